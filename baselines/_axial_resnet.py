@@ -1,5 +1,5 @@
-"""The network behind `baselines/axial_resnet.py`. Shapes: B images, C channels, H and W pixels; N lines of L pixels,
-h heads of width E."""
+"""The network of the family `baselines/axial_resnet.py`. Shapes: B images, C channels, H and W pixels; N lines of L
+pixels, h heads of width E."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from vit import layers
 
 
 class LineAttention(nn.Module):
-    """Self-attention along the rows of a map, x_BCHW -> x_BCHW; keys have half as many channels as values.
+    """Self-attention along the rows of a feature map, x_BCHW -> x_BCHW; keys have half as many channels as values.
 
-    The sum of i and j is q_i k_j + q_i a[i − j] + k_j b[i − j]; what i gathers is v_j + c[i − j]. Heads share the
-    vectors a, b and c.
+    The logit of pixels i and j is q_i k_j + q_i a[i − j] + k_j b[i − j], before scaling; the value that i takes from j
+    is v_j + c[i − j]. Heads share the learned vectors a, b and c.
     """
 
     def __init__(self, channels: int, length: int, *, heads: int, conv: Layer, norm: Layer) -> None:
@@ -35,7 +35,7 @@ class LineAttention(nn.Module):
         self.norm_out = norm(channels, relu=False)
 
     def init_weights(self, generator: torch.Generator | None) -> None:
-        """Vectors of length 1, as theirs are; the rest is the ResNet's."""
+        """Initialise a, b and c as vectors of length 1, as in the authors' code; the ResNet initialises the rest."""
         for table in (self.by_query, self.by_key, self.by_value):
             layers.normal(table, table.shape[1] ** -0.5, generator)
 
@@ -58,14 +58,15 @@ class LineAttention(nn.Module):
 
 
 def _at_each_place(x_NhLE: Tensor, matrices_LEF: Tensor) -> Tensor:
-    """x_NhLF: every place's vectors times its own matrix. It is written as one product, since fvcore counts the
-    operations of an einsum to four digits only."""
+    """Multiply the vectors at each position by that position's own matrix: x_NhLF. It is written as one product,
+    because fvcore counts the operations of an einsum to four digits only."""
     x_LME = x_NhLE.permute(2, 0, 1, 3).flatten(1, 2)
     return (x_LME @ matrices_LEF).unflatten(1, x_NhLE.shape[:2]).permute(1, 2, 0, 3)
 
 
 class AxialAttention(nn.Module):
-    """Attention along rows, then along columns, of a map of one size; then an average of 2x2 pixels for stride 2."""
+    """Attention along rows, then along columns, of a feature map of fixed size (`grid`); then average pooling of 2x2
+    pixels for stride 2."""
 
     def __init__(self, channels: int, grid: tuple[int, int], *, stride: int, **parts: Any) -> None:
         super().__init__()
@@ -79,12 +80,12 @@ class AxialAttention(nn.Module):
 
 
 class AxialResNet(ResNet):
-    """A BiT whose 3x3 convolutions are axial attention.
+    """A BiT ResNet whose 3x3 convolutions are replaced by axial attention.
 
     Args:
-        blocks, width, channels, num_classes, small_stem: as a ResNet takes them.
-        image_size: of every image.
-        heads: of each attention.
+        blocks, width, channels, num_classes, small_stem: arguments of `ResNet`.
+        image_size: (height, width) in pixels that every image must have.
+        heads: number of heads of each attention.
     """
 
     def __init__(

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class Backbone(BasicResNet):
-    """The stages of a ResNet, x_BCHW -> its last map.
+    """The stages of a small ResNet: x_BCHW -> the last stage's feature map.
 
     Args:
-        blocks: per stage; the first of each has its stride.
+        blocks: number of blocks in each stage; the first of each has the stage's stride.
         widths: channels of each stage.
-        strides: of the stem, then of each stage.
+        strides: stride of the stem, then of each stage.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Backbone(BasicResNet):
         self.out_channels = self.num_features
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
-        """No published checkpoint has this stem."""
+        """Return no entries, because no published checkpoint has this stem."""
         return []
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -43,7 +43,8 @@ class Backbone(BasicResNet):
 
 
 class BasicHybrid(VisionTransformer):
-    """A ViT behind a small ResNet, whose images are continued by their border to the size that it was built for."""
+    """A ViT with a small ResNet as its stem. Images are padded by repeating their border to the size that the model was
+    built for."""
 
     def tokens(self, x_BCHW: Tensor, **how: Any) -> Tensor:
         (tall, wide), (total, _) = pair(self.config.image_size), pair(self.config.patch_size)

@@ -1,7 +1,7 @@
-"""The small ResNets of He et al. 2016, section 4.2: two 3x3 convolutions per block, three stages, an average.
+"""The small ResNets of He et al. 2016, section 4.2: two 3x3 convolutions per block, three stages, average pooling.
 
-Facts: the paper's table of sizes for CIFAR-10, and its option A for shortcuts between sizes: every second pixel, and
-channels of zeros. Names of weights are those of torchvision's `BasicBlock`, which tests compare with.
+Sources: their table of sizes for CIFAR-10, and their option A for shortcuts between sizes (every second pixel, and
+zeros for new channels). Names of weights are those of torchvision's `BasicBlock`, with which tests compare.
 Shapes: B images, C channels, H and W pixels.
 """
 
@@ -21,7 +21,8 @@ Norm = Callable[[int], nn.Module]
 
 
 def group_norm(channels: int) -> nn.GroupNorm:
-    """Four groups; fewer where they would have less than four channels, whose mean and variance say too little."""
+    """Return a GroupNorm of four groups, or fewer if a group would have less than four channels, whose mean and
+    variance would say too little."""
     return nn.GroupNorm(max(1, min(4, channels // 4)), channels)
 
 
@@ -30,12 +31,13 @@ SHORTCUTS = ("pad", "conv")
 
 
 def conv3x3(inputs: int, outputs: int, *, stride: int = 1) -> nn.Conv2d:
-    """A 3x3 convolution that keeps the size, divided by its stride; a norm behind it has the bias."""
+    """Return a 3x3 convolution that divides the size by its stride only. It has no bias, because a norm follows."""
     return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
 
 
 class Pad(nn.Module):
-    """Option A: every second pixel where the map shrinks, and zeros for channels that are new. No parameters."""
+    """Shortcut of option A, without parameters: every second pixel where the map shrinks, and zeros for new
+    channels."""
 
     def __init__(self, more: int, *, stride: int) -> None:
         super().__init__()
@@ -47,7 +49,7 @@ class Pad(nn.Module):
 
 
 class BasicBlock(nn.Module):
-    """x + norm(conv(relu(norm(conv(x))))), then ReLU; the first convolution has the stride."""
+    """A basic residual block: x + norm(conv(relu(norm(conv(x))))), then ReLU; the first convolution has the stride."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, norm: Norm, shortcut: str) -> None:
         super().__init__()
@@ -67,14 +69,14 @@ class BasicBlock(nn.Module):
 
 
 class BasicResNet(nn.Module):
-    """Images x_BCHW to class logits x_BK.
+    """A small ResNet from images x_BCHW to class logits x_BK.
 
     Args:
-        blocks: per stage.
+        blocks: number of blocks in each stage.
         widths: channels of each stage; the stem has those of the first.
-        strides: of the stem, then of each stage.
+        strides: stride of the stem, then of each stage.
         norm: a name in NORMS.
-        shortcut: a name in SHORTCUTS: option A (`pad`) or B (`conv`) of the paper.
+        shortcut: a name in SHORTCUTS: option A (`pad`) or B (`conv`) of He et al.
     """
 
     def __init__(
@@ -104,8 +106,8 @@ class BasicResNet(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator | None = None) -> None:
-        """He et al. 2015 for convolutions (normal, variance 2 / fan-out, as in their code); the classifier begins at
-        variance 1 / fan-in: nothing rectifies behind it."""
+        """Initialise convolutions as He et al. 2015 (normal, variance 2 / fan-out, as in their code), and the
+        classifier with variance 1 / fan-in, because no ReLU follows it."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 fan_out = module.out_channels * math.prod(module.kernel_size)
@@ -117,13 +119,13 @@ class BasicResNet(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
-        """The last stage's map."""
+        """Return the last stage's feature map."""
         return self.stages(F.relu(self.bn1(self.conv1(x_BCHW)), inplace=True))
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """The average over the map, x_BC."""
+        """Return the average over the last feature map, x_BC."""
         return self.forward_features(x_BCHW).mean((2, 3))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Logits x_BK."""
+        """Return logits x_BK."""
         return self.head(self.features(x_BCHW))

@@ -1,8 +1,8 @@
-"""Results of the meta device that other libraries have kept.
+"""Remove tensors of the meta device from the caches of other libraries.
 
-A library may keep a tensor by the arguments of the function that made it (transformers' BEiT: an index by the size of
-its grid). Kept from a pass on the meta device, it has no values, and a later pass on another device reads rubbish there
-without an error.
+A library may cache a tensor by the arguments of the function that made it (transformers' BEiT caches an index by the
+size of its grid). If it was cached in a pass on the meta device, it has no values, and a later pass on another device
+reads arbitrary values without an error.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import Any
 from torch import Tensor
 
 _CACHE = type(functools.lru_cache(lambda: None))
-MOST_NESTED = 3  # containers in which a kept tensor is looked for
+MOST_NESTED = 3  # depth of nested containers in which a cached tensor is searched
 
 
 def forget_meta() -> None:
-    """Empty every `functools.lru_cache` that holds a tensor on the meta device: what it held is computed anew."""
+    """Clear every `functools.lru_cache` of this process that holds a tensor on the meta device, so that its values are
+    computed anew."""
     for one in [one for one in gc.get_objects() if type(one) is _CACHE]:
         if any(_on_meta(kept) for kept in gc.get_referents(one)):
             one.cache_clear()

@@ -1,7 +1,7 @@
 """Compact Convolutional Transformers (Hassani et al. 2021): convolutions make the tokens, and attention pools them.
 
-Facts: the paper's section 3 and its authors' code, whose logits a test compares with. Attention, MLP and positions are
-the ViT's own; what differs from its blocks is said at each class.
+Sources: the paper's section 3 and its authors' code, with whose logits a test compares. Attention, MLP and positions
+are those of the ViT; each class says what differs from the ViT's blocks.
 Shapes: B images, C channels, H and W pixels, N tokens, D width.
 """
 
@@ -21,17 +21,18 @@ HIDDEN = 64  # channels between two convolutions of the tokenizer
 
 
 def stride_of(kernel: int) -> int:
-    """The stride of a convolution of the tokenizer: 1, but 2 where its kernel has 7 pixels."""
+    """Return the stride of a convolution of the tokenizer: 1, or 2 for a 7x7 kernel."""
     return max(1, kernel // 2 - 1)
 
 
 def pixels_per_token(*, kernel: int, convolutions: int) -> int:
-    """The tokenizer's total stride: each pooling halves the map that its convolution makes."""
+    """Return the tokenizer's total stride in pixels: each convolution is followed by a pooling of stride 2."""
     return (2 * stride_of(kernel)) ** convolutions
 
 
 class Tokenizer(nn.Sequential):
-    """x_BCHW -> map: convolution without bias, ReLU and max-pooling of stride 2, repeated."""
+    """The tokenizer from x_BCHW to a feature map: convolution without bias, ReLU and max-pooling of stride 2,
+    repeated."""
 
     def __init__(self, channels: int, width: int, *, kernel: int, convolutions: int) -> None:
         sizes = (channels, *(HIDDEN,) * (convolutions - 1), width)
@@ -48,8 +49,8 @@ class Tokenizer(nn.Sequential):
 
 
 class CompactBlock(nn.Module):
-    """x = norm(x + attention(norm(x))), then x + mlp(x): the MLP's norm stands in the residual stream, as in the
-    authors' code."""
+    """An encoder block: x = norm(x + attention(norm(x))), then x + mlp(x). The MLP's norm is in the residual stream, as
+    in the authors' code."""
 
     def __init__(self, config: ViTConfig, drop_path: float) -> None:
         super().__init__()
@@ -61,7 +62,8 @@ class CompactBlock(nn.Module):
         self.drop_path = drop_path
 
     def path(self, y_BND: Tensor) -> Tensor:
-        """Stochastic depth: what a layer adds is left out for some images of a batch, and grown for the others."""
+        """Apply stochastic depth to what a layer adds: in training it is left out for some images of a batch, and
+        scaled up for the others."""
         if not self.training or not self.drop_path:
             return y_BND
         return y_BND * F.dropout(y_BND.new_ones(len(y_BND), 1, 1), self.drop_path)
@@ -72,13 +74,13 @@ class CompactBlock(nn.Module):
 
 
 class CCT(nn.Module):
-    """Images x_BCHW to class logits x_BK.
+    """A Compact Convolutional Transformer from images x_BCHW to class logits x_BK.
 
     Args:
-        config: of the encoder: its patches are the tokenizer's.
-        channels: of the images.
-        kernel, convolutions: of the tokenizer.
-        stochastic_depth: the last block's rate; it grows from 0 at the first.
+        config: configuration of the encoder; its patch size is the tokenizer's total stride.
+        channels: channels of the images.
+        kernel, convolutions: kernel size and number of the tokenizer's convolutions.
+        stochastic_depth: probability of skipping the last block; it grows linearly from 0 at the first block.
     """
 
     def __init__(
@@ -98,8 +100,8 @@ class CCT(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator | None = None) -> None:
-        """The authors': normal of variance 2 / fan-in for convolutions and of deviation 0.02 for linear layers, whose
-        cut at 2 is never reached."""
+        """Initialise as the authors do: convolutions are normal with variance 2 / fan-in, linear layers normal with
+        standard deviation 0.02, whose truncation at 2 never takes effect."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 layers.normal(module.weight, math.sqrt(2 / math.prod(module.weight.shape[1:])), generator)
@@ -112,7 +114,7 @@ class CCT(nn.Module):
                 module.init_weights(generator)
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
-        """The encoder's tokens x_BND, normalised."""
+        """Return the encoder's tokens x_BND after the last normalisation."""
         x_BND = self.tokenizer(x_BCHW).flatten(2).transpose(1, 2)
         for table in self.positions:
             x_BND = x_BND + table().to(x_BND.dtype)
@@ -122,11 +124,12 @@ class CCT(nn.Module):
         return self.norm(x_BND)
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """Sequence pooling, x_BD: the mean of the tokens, weighted by a softmax over a number that each gives."""
+        """Return the result of sequence pooling, x_BD: the mean of the tokens, weighted by the softmax of a linear
+        score of each."""
         x_BND = self.forward_features(x_BCHW)
         weights_BN1 = self.pool(x_BND).softmax(dim=1).to(x_BND.dtype)
         return (weights_BN1.transpose(1, 2) @ x_BND).squeeze(1)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Logits x_BK."""
+        """Return logits x_BK."""
         return self.head(self.features(x_BCHW))

@@ -1,4 +1,4 @@
-"""What adapters share about the Hugging Face hub: looking on this disk alone where there is no network."""
+"""Make the Hugging Face hub's library read only this machine's disk where the hub cannot be reached."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 def reachable() -> bool:
-    """Whether the hub may be asked: its address is known here, or to a proxy, and nobody has forbidden it."""
+    """Return whether the hub may be asked: its host name resolves, or a proxy is set, and offline mode is off."""
     import socket
     import urllib.parse
     import urllib.request
@@ -27,8 +27,8 @@ def reachable() -> bool:
 
 @contextmanager
 def without_a_hub_that_nobody_knows() -> Iterator[None]:
-    """Let the hub's library look on this disk alone where nobody knows the hub's address, as without a network: it
-    would ask for each file six times in half a minute. A proxy may know it."""
+    """Put the hub's library into offline mode inside the `with` block if the hub's host name does not resolve and there
+    is no proxy. Otherwise, without a network, the library would try six times in half a minute for each file."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE

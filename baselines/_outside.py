@@ -1,10 +1,10 @@
-"""Networks from outside (timm, torchvision, a user's file) as models of this project.
+"""Adapt networks from outside (timm, torchvision, a user's file) to the interface of this project's models.
 
 The classifier is the nn.Linear (or 1x1 convolution) whose output is the network's output. It is found by running the
-network once on the meta device, or, where it needs values of tensors, on the CPU, and taken off: `features` is the
-network without it, `head` is the classifier. The project's input (images in [-1, 1] at the study's size and number of
-channels) is adapted in front of the network: its own normalisation, colour channels, and the smallest size that it
-takes where the study's is too small.
+network once on the meta device (on the CPU if it reads values of tensors), and detached: `features` is the network
+without it, `head` is the classifier. The project's input (images in [-1, 1] at the study's size and number of channels)
+is converted in front of the network: to its own normalisation, colour channels, and the smallest size that it takes if
+the study's is too small.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from baselines._caches import forget_meta
 Make = Callable[[int, int], nn.Module]
 """(input size in pixels, input channels) -> the network, on the default device."""
 STEPS = (8, 14, 16, 32, 64)  # a size that a network does not take is rounded up to multiples of these
-COLOURS = 3
-PROBES = ("meta", "cpu")  # devices that a network is looked at on: the first on which it runs
+COLOURS = 3  # channels of a colour image
+PROBES = ("meta", "cpu")  # devices on which a network is tried, in order; the first on which it runs is used
 REFUSALS = (RuntimeError, ValueError, AssertionError, IndexError, ZeroDivisionError, TypeError, AttributeError)
-CONTRACT = ("features", "num_features", "head")  # members of a network that needs no adapting
+CONTRACT = ("features", "num_features", "head")  # a network with these members needs no adapter
 HALF = (0.5,)  # mean and standard deviation that leave [-1, 1] as it is
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anatomy:
-    """The input of a network, and its classifier.
+    """What was found out about a network: its input and its classifier.
 
     Attributes:
-        input_size, channels: of the images that the network is given.
-        head: path of its classifier; None where it cannot be taken off.
+        input_size, channels: pixels per side, and channels, of the network's input.
+        head: path of its classifier among its modules; None if it cannot be detached.
         num_features: width of the features.
-        plain: the features are what the classifier is given; else they are had by a function of the source.
+        plain: whether the features are the classifier's input; otherwise a function of the library computes them.
     """
 
     input_size: int
@@ -49,7 +49,8 @@ class Anatomy:
 
 
 class OwnInput(nn.Module):
-    """x_BCHW in [-1, 1] -> what the network was made for: its channels, size, and (pixel in [0, 1] - mean) / std."""
+    """Converts x_BCHW in [-1, 1] to the network's own input: its channels, its size, and its normalisation
+    (pixel in [0, 1] - mean) / std."""
 
     def __init__(self, anatomy: Anatomy, *, mean: Iterable[float], std: Iterable[float]) -> None:
         super().__init__()
@@ -73,12 +74,12 @@ class OwnInput(nn.Module):
 
 
 class Outside(nn.Module):
-    """features(x_BCHW) -> x_BD, forward(x_BCHW) -> logits_BK, for x in [-1, 1].
+    """A network from outside as a model: features(x_BCHW) -> x_BD and forward(x_BCHW) -> logits_BK, for x in [-1, 1].
 
     Attributes:
-        body: the network without its classifier. head: the classifier; None where it cannot be taken off, and `body`
-            is the whole network: such a model can be trained and probed, and not fine-tuned.
-        own_input: what is done to the images first.
+        body: the network without its classifier; the whole network if the classifier cannot be detached.
+        head: the classifier; None if it cannot be detached. Such a model can be trained and probed, but not fine-tuned.
+        own_input: module that converts images to the network's own input.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Outside(nn.Module):
         self.own_input = OwnInput(anatomy, mean=mean, std=std)
         head = None if anatomy.head is None else _swapped(network, anatomy.head, nn.Identity())
         self.body = network
-        self.head = head  # last: the last parameter is the classifier's bias
+        self.head = head  # registered last, so that the last parameter is the classifier's bias
 
     def features(self, x_BCHW: Tensor) -> Tensor:
         x_BCHW = self.own_input(x_BCHW)
@@ -111,24 +112,25 @@ class Outside(nn.Module):
         if self.head is None:
             return self.body(self.own_input(x_BCHW))
         made = self.body(self.own_input(x_BCHW))
-        if not isinstance(made, Tensor):  # networks with further outputs give them in training alone
+        if not isinstance(made, Tensor):  # networks with further outputs return them only in training
             what = f"in training it makes {type(made).__name__}, not features"
             raise TypeError(f"{what}: switch further outputs off, such as with --set model.aux_logits=False")
         x_BD = made.flatten(1)
         return self.head(x_BD) if isinstance(self.head, nn.Linear) else self.head(x_BD[..., None, None]).flatten(1)
 
     def original(self) -> nn.Module:
-        """The network as its library has it, and no longer this model's: the classifier is back in its place."""
+        """Put the classifier back into the network, and return the network as its library has it. This model must not
+        be used afterwards."""
         if self._path is not None and self.head is not None:
             _swapped(self.body, self._path, self.head)
         return self.body
 
     def load_own(self, tensors: Mapping[str, Tensor]) -> None:
-        """Fill all but the classifier from a checkpoint with the network's own names, converted by its library's own
-        function (timm's resize position tables) where names or shapes differ.
+        """Load all weights but the classifier's from a checkpoint with the network's own names. If names or shapes
+        differ, the library's own function converts them first (timm's resizes position tables).
 
         Raises:
-            ValueError: they differ still; nothing is loaded.
+            ValueError: names or shapes still differ; nothing is loaded.
         """
         prefixes = tuple(f"{name}." for name in self._classifiers)
         state = {name: value for name, value in self.body.state_dict().items() if not name.startswith(prefixes)}
@@ -146,7 +148,7 @@ class Outside(nn.Module):
 
         given, wrong = compared(tensors)
         if wrong and self._convert is not None:
-            with contextlib.suppress(RuntimeError, KeyError, AttributeError, TypeError):  # of something else
+            with contextlib.suppress(RuntimeError, KeyError, AttributeError, TypeError):  # weights of another network
                 given, wrong = compared(self._convert(dict(tensors), self.body))
         if wrong:
             more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
@@ -154,10 +156,10 @@ class Outside(nn.Module):
         self.body.load_state_dict(given, strict=False)
 
     def take_over(self, trained: Outside) -> None:
-        """Fill the body from the same network of another image size, and the classifier with zeros.
+        """Fill the body from the same network for another image size, and the classifier with zeros.
 
         Raises:
-            ValueError: there is no classifier that was taken off; other weights, too, depend on the image size.
+            ValueError: the classifier could not be detached, or weights depend on the image size and do not fit.
         """
         if self.head is None:
             raise ValueError("its classifier is not one layer at its end")
@@ -168,10 +170,11 @@ class Outside(nn.Module):
 
 
 def sizes_from(image_size: int | tuple[int, int], own: int | None = None) -> list[int]:
-    """Input sizes to try for images of a size: this size, the next multiples of STEPS, and the network's own.
+    """Return the input sizes to try for images of a size, in order: this size, the next multiples of STEPS, and the
+    network's own size.
 
     Raises:
-        ValueError: images that are not square.
+        ValueError: images are not square.
     """
     if isinstance(image_size, tuple):
         height, image_size = image_size
@@ -189,21 +192,26 @@ def anatomy_of(
     num_classes: int | None,
     whole: Callable[[nn.Module, Tensor], Tensor] | None = None,
 ) -> Anatomy:
-    """Run the network once at the first of `sizes`, and number of channels, that it takes: on the meta device, and
-    where it takes none there, on the CPU. Many networks ask a tensor for its values where they are made.
+    """Find a network's input and classifier, by running it once with the first size and number of channels that it
+    takes.
+
+    This is done on the meta device; if the network takes no size there, on the CPU, because many networks read the
+    values of a tensor while they are built.
 
     Args:
-        num_classes: what its output must have; None: whatever it has.
-        whole: (network, x_BCHW) -> features, as its source defines them; where that is not what the classifier is
-            given (a hidden layer lies between), and where the classifier cannot be taken off.
+        make: function of (input size in pixels, input channels) that makes the network.
+        sizes: input sizes to try, in order.
+        num_classes: number of outputs that the network must have; None accepts any.
+        whole: (network, x_BCHW) -> features, as its library defines them. It is used if these are not the classifier's
+            input (a hidden layer lies between), or if the classifier cannot be detached.
 
     Raises:
-        ValueError: it takes none of the sizes; its output is not logits_BK; its features cannot be found.
+        ValueError: the network takes none of the sizes, its output is not logits_BK, or its features cannot be found.
     """
     tried = [(size, given) for size in sizes for given in dict.fromkeys((channels, COLOURS))]
     first: Exception | None = None
     for device in PROBES:
-        first = None  # The last device's refusal is told: that of the meta device may be the device's own.
+        first = None  # only errors of the last device are reported: those of the meta device may be due to the device
         for size, given in tried:
             try:
                 with _probing(device), torch.no_grad():
@@ -222,7 +230,8 @@ def anatomy_of(
 
 @contextlib.contextmanager
 def _probing(device: str) -> Iterator[None]:
-    """A device to look at networks on; neither random numbers nor other libraries' caches remember it."""
+    """Make `device` the default device inside the `with` block. Afterwards restore random generators, and remove meta
+    tensors from other libraries' caches."""
     try:
         with torch.random.fork_rng(devices=[]), torch.device(device):
             yield
@@ -234,15 +243,16 @@ def _probing(device: str) -> Iterator[None]:
 def adapted(
     make: Make, *, sizes: Iterable[int], image_size: int, channels: int, num_classes: int | None = None
 ) -> nn.Module:
-    """A user's network as a model: itself where it keeps the contract, else as `Outside`.
+    """Return a user's network as a model: the network itself if it has the members of CONTRACT, else wrapped as
+    `Outside`.
 
     Args:
-        make: makes it, or a copy; on the meta device too.
-        sizes: of input, to be tried; see `sizes_from`.
-        image_size, channels: of the images.
+        make: function of (input size in pixels, input channels) that makes the network, on the meta device too.
+        sizes: input sizes to try; see `sizes_from`.
+        image_size, channels: pixels per side, and channels, of images.
 
     Raises:
-        ValueError: as `anatomy_of`.
+        ValueError: the network cannot be adapted; see `anatomy_of`.
     """
     if _keeps_contract(make, image_size, channels):
         return make(image_size, channels)
@@ -252,7 +262,7 @@ def adapted(
 
 
 def _keeps_contract(make: Make, image_size: int, channels: int) -> bool:
-    """Whether a network needs no adapting."""
+    """Return whether a network has the members of CONTRACT, and needs no adapter."""
     for device in PROBES:
         try:
             with _probing(device):
@@ -265,7 +275,8 @@ def _keeps_contract(make: Make, image_size: int, channels: int) -> bool:
 
 
 def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:
-    """The network's output, and the path of the linear layer whose output it is."""
+    """Run a network; return its output, and the path of the linear layer or convolution whose output this is (None if
+    there is none)."""
     made: list[tuple[str, Tensor]] = []
     handles = [
         module.register_forward_hook(lambda _, __, output, path=path: made.append((path, output)))
@@ -283,7 +294,8 @@ def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:
 
 
 def _dissected(network: nn.Module, x_BCHW: Tensor, head: str | None, whole: Any) -> Anatomy:
-    """The anatomy of a network that runs: its classifier taken off, or else `whole`."""
+    """Return the anatomy of a network that has been run: with its classifier detached if possible, else with `whole` as
+    its features."""
     sizes: dict[str, Any] = {"input_size": int(x_BCHW.shape[-1]), "channels": int(x_BCHW.shape[1])}
     own: Any = None
     if whole is not None:
@@ -300,7 +312,7 @@ def _dissected(network: nn.Module, x_BCHW: Tensor, head: str | None, whole: Any)
                     return Anatomy(**sizes, head=head, num_features=int(width))  # type: ignore[arg-type]
                 return Anatomy(**sizes, head=head, num_features=_width(own), plain=False)
         except (RuntimeError, AttributeError, TypeError):
-            pass  # it needs its classifier for something else, too
+            pass  # the network uses its classifier for something else too
         _swapped(network, head, layer)
     if own is None:
         raise ValueError(
@@ -317,7 +329,7 @@ def _width(features: Any) -> int:
 
 
 def _swapped(network: nn.Module, path: str, new: nn.Module) -> nn.Module:
-    """Put a module in the place of another, which is returned."""
+    """Replace the module at a path by another one, and return the old one."""
     parent, _, name = path.rpartition(".")
     owner = network.get_submodule(parent)
     old: nn.Module = getattr(owner, name)
@@ -326,7 +338,7 @@ def _swapped(network: nn.Module, path: str, new: nn.Module) -> nn.Module:
 
 
 def _check_patches(network: nn.Module, size: int) -> None:
-    """Refuse a size of which patches would leave out the rest."""
+    """Raise ValueError if a network's patches do not divide the image size, so that a part would be left out."""
     embed: Any = getattr(network, "patch_embed", None)
     ratio = embed.feat_ratio() if hasattr(embed, "feat_ratio") else getattr(embed, "patch_size", 1)
     patch = max(ratio) if isinstance(ratio, tuple | list) else ratio

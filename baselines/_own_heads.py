@@ -1,7 +1,7 @@
-"""Checkpoints with the classifier that they were trained with, each with its own library's preparation of images.
+"""Load checkpoints with the classifier that they were trained with, and with their own library's preparation of images.
 
-Nothing is adapted here: the network is the library's, and images are resized, cropped and normalised as the library's
-own evaluation does it. Classes are known by their WordNet ids where they are ImageNet's, and by their names.
+Nothing is adapted here: the network is the library's, and images are resized, cropped and normalised as in the
+library's own evaluation. Classes are identified by their names, and ImageNet's also by WordNet ids.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ IMAGENET = "imagenet-1k"
 TABLE = Path(__file__).parent / "published" / "timm_results.csv"
 COLUMNS = ("in1k_top1", "in1k_top5", "real_top1", "v2_top1", "a_top1", "r_top1", "sketch_top1")
 QUOTED = re.compile(r'"([^"]+)"')
-MIN_SAME_NAMES = 0.9  # share of a thousand names at ImageNet's places from which on the classes are ImageNet's
+MIN_SAME_NAMES = 0.9  # classes are taken as ImageNet's if this fraction of 1000 names is at the same place there
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """ "tench, Tinca tinca" as the names that it lists, and whole."""
+    """Split a class's text such as "tench, Tinca tinca" into the names that it lists; the whole text comes last."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return tuple(dict.fromkeys([*parts, text.strip()]))
 
 
 def _of_imagenet(subset: str = IMAGENET) -> tuple[tuple[str, ...], ...]:
-    """The classes of ImageNet, or of a part of it, in their order: WordNet id, then names."""
+    """Return the classes of ImageNet, or of a subset, in their order: for each its WordNet id, then its names."""
     from timm.data import ImageNetInfo
 
     info = ImageNetInfo(subset)
@@ -40,12 +40,12 @@ def _of_imagenet(subset: str = IMAGENET) -> tuple[tuple[str, ...], ...]:
 
 
 def plain(name: str) -> str:
-    """A name without case, and with spaces where folders have other marks."""
+    """Return a name in lower case, with spaces in place of underscores and hyphens, for comparison."""
     return " ".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
 def _with_ids(labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Names of classes; of the thousand of ImageNet, in its order, with their WordNet ids too."""
+    """Return the names of each class; if they are ImageNet's thousand classes in its order, with WordNet ids first."""
     own = tuple(_names(label) for label in labels)
     if len(labels) != 1000:
         return own
@@ -57,7 +57,8 @@ def _with_ids(labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _published(model: str, *, image_size: int) -> Mapping[str, float]:
-    """Published accuracies of a checkpoint of timm at an image size, as shares; {} where there are none."""
+    """Return the published accuracies in [0, 1] of a timm checkpoint at an image size: test set and metric -> value; {}
+    if there are none."""
     with open(TABLE, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(line for line in file if not line.startswith("#")):
             if row["model"] == model and int(row["image_size"]) == image_size:
@@ -66,7 +67,7 @@ def _published(model: str, *, image_size: int) -> Mapping[str, float]:
 
 
 def _misfit(error: Exception) -> str:
-    """What torch says of weights that do not fit a network, without lists of hundreds of names."""
+    """Shorten torch's error for weights that do not fit a network, which may list hundreds of names, to a sentence."""
     heading, *lines = str(error).splitlines() or [""]
     if not lines:
         return heading
@@ -83,11 +84,11 @@ def _prepared(transform: Any, image: Any) -> Any:
 
 
 def of_timm(source: str, *, pretrained: bool, checkpoint: Path | None) -> Classifier:
-    """A network of timm, prepared for as its validate.py does.
+    """Load a network of timm with its classifier; images are prepared as by timm's validate.py.
 
     Raises:
-        ValueError: a file that is not its weights; a network without a classifier of its own.
-        OSError: weights that cannot be fetched.
+        ValueError: the file does not hold the network's weights, or the network has no classifier of its own.
+        OSError: the weights cannot be fetched.
     """
     import timm
     from timm.data import create_transform, infer_imagenet_subset, resolve_data_config
@@ -121,10 +122,14 @@ def of_timm(source: str, *, pretrained: bool, checkpoint: Path | None) -> Classi
 
 
 def of_torchvision(base: str, *, checkpoint: Path | None) -> Classifier:
-    """A network of torchvision with its default weights, and the preparation that these name.
+    """Load a network of torchvision with its classifier and default weights; images are prepared as these weights
+    state.
+
+    Args:
+        checkpoint: file of other weights.
 
     Raises:
-        ValueError: a file that is not its weights.
+        ValueError: the file does not hold the network's weights.
     """
     import torch
     from torchvision import models
@@ -134,7 +139,7 @@ def of_torchvision(base: str, *, checkpoint: Path | None) -> Classifier:
     if checkpoint is not None:
         try:
             network.load_state_dict(torch.load(checkpoint, map_location="cpu", weights_only=True))
-        except Exception as error:  # whatever the file is
+        except Exception as error:  # a file of another kind may raise anything
             raise ValueError(f"{checkpoint} does not fit {base}: {_misfit(error)}") from error
     transform, metrics = weights.transforms(), weights.meta.get("_metrics", {}).get("ImageNet-1K", {})
     keys = {"acc@1": "in1k_top1", "acc@5": "in1k_top5"}
@@ -151,11 +156,11 @@ def of_torchvision(base: str, *, checkpoint: Path | None) -> Classifier:
 
 
 def of_transformers(source: str, *, revision: str | None) -> Classifier:
-    """A checkpoint of transformers with a classifier, prepared for by its own processor.
+    """Load a checkpoint of transformers with its classifier; images are prepared by its own processor.
 
     Raises:
-        ValueError: it has no classifier, or no processor.
-        OSError: files that cannot be fetched.
+        ValueError: the checkpoint has no classifier, or no image processor.
+        OSError: its files cannot be fetched.
     """
     import torch
     import transformers

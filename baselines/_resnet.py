@@ -1,9 +1,9 @@
-"""The ResNets behind BiT and the hybrids.
+"""The ResNet used by the families BiT and Hybrid.
 
-Facts: BiT section 3.1 and its code; vit_jax models_resnet.py for the hybrids' backbone. Convolutions standardise their
-weights (Qiao et al. 2019) and are followed, or preceded, by GroupNorm. Names of weights are those of timm's ResNetV2,
-which tests compare with; building on it would cost each process three seconds of imports, as long as torch itself.
-Shapes: B images, C channels, H and W pixels.
+Sources: BiT section 3.1 and its code; vit_jax models_resnet.py for the hybrids' backbone. Convolutions standardise
+their weights (Qiao et al. 2019) and are followed, or preceded, by GroupNorm. Names of weights are those of timm's
+ResNetV2, with which tests compare; using timm's code instead would cost each process three seconds of imports, as long
+as torch itself. Shapes: B images, C channels, H and W pixels.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from vit import layers
 if TYPE_CHECKING:
     from vit.formats import Entry
 
-STEM_CHANNELS = 64  # at width 1
+STEM_CHANNELS = 64  # channels of the stem at width 1
 STAGE_CHANNELS = (256, 512, 1024, 2048)  # outputs of the four stages at width 1
-SMALLEST_GROUP = 2  # channels, from width 1 on: the stem's there
+SMALLEST_GROUP = 2  # least channels in a group of GroupNorm, from width 1 on: that of the stem at width 1
 SMALLEST_NARROW_GROUP = 8
 """Channels below width 1. Groups of two would take from a map nearly all that its average tells of an image: what is
 normalised over one or two channels has the same mean and deviation in every image."""
@@ -33,7 +33,8 @@ Layer = Callable[..., Any]
 
 
 def same_padding(x_BCHW: Tensor, *, kernel: Sequence[int], stride: Sequence[int]) -> tuple[int, int, int, int]:
-    """TensorFlow's SAME padding: (left, right, top, bottom); an odd pixel goes to the right, or the bottom."""
+    """Return TensorFlow's SAME padding, (left, right, top, bottom) in pixels; an odd pixel goes to the right, or the
+    bottom."""
     needed_H, needed_W = (
         max((-(-size // step) - 1) * step + width - size, 0)
         for size, step, width in zip(x_BCHW.shape[-2:], stride, kernel, strict=True)
@@ -42,10 +43,11 @@ def same_padding(x_BCHW: Tensor, *, kernel: Sequence[int], stride: Sequence[int]
 
 
 class OverDeviation(torch.autograd.Function):
-    """x_ON -> (x − mean) / (deviation + eps) of each row, by torch's kernels of layer norm.
+    """Standardises each row of x_ON to (x − mean) / (deviation + eps), by torch's kernels of layer norm.
 
-    With z the rows over their own deviation s, and f = s / (s + eps), it is f z. Its gradient is that of layer norm for
-    f g, and (1 − f) / s times the mean of f g z along z, because f depends on s.
+    With z the centred rows divided by their deviation s, and f = s / (s + eps), the result is f z. For an incoming
+    gradient g, the gradient is that of layer norm for f g, plus (1 − f) / s times the mean of f g z along z, because f
+    depends on s.
     """
 
     @staticmethod
@@ -67,14 +69,14 @@ class OverDeviation(torch.autograd.Function):
 
 
 class StdConv(nn.Conv2d):
-    """Convolution with a standardised weight, without bias.
+    """A convolution with a standardised weight, without bias.
 
     Args:
-        eps: keeps the division finite; added to the variance, or to the deviation where `eps_on_std`.
-        same: whether images are padded as `same_padding` says.
+        eps: keeps the division finite; it is added to the variance, or to the standard deviation if `eps_on_std`.
+        same: whether images are padded as by `same_padding`.
     """
 
-    standardises_weight = True  # in float32, whatever the activations are: see bench/train/precision.py
+    standardises_weight = True  # the weight stays float32, whatever the activations are: see bench/train/precision.py
 
     def __init__(
         self,
@@ -106,22 +108,23 @@ class StdConv(nn.Conv2d):
         self.eps, self.eps_on_std, self.same = eps, eps_on_std, same
 
     def standardised_weight(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Mean 0 and deviation 1 over each output channel's inputs (biased variance); found in float32."""
+        """Return the weight with mean 0 and standard deviation 1 over each output channel's inputs (biased variance),
+        computed in float32 and converted to `dtype`."""
         flat = self.weight.flatten(1)
-        # Float32 keeps its bits until the recipe's next revision.
+        # Float32 results must stay equal to the bit until the recipe's next revision, so only others take the new way.
         reduced_on_cpu = flat.is_cpu and dtype != torch.float32
         if self.eps_on_std and reduced_on_cpu:
-            # A step of R50+ViT-B/16 takes 0.92 of the time: six pairs of processes in turn, 0.85 to 0.99.
+            # A step of R50+ViT-B/16 takes 0.92 of the time so (0.85 to 0.99 in six pairs of alternating processes).
             standardised = OverDeviation.apply(flat, self.eps)
         elif self.eps_on_std or flat.is_meta:
-            # Operation counters would have to take the kernels below apart each time.
+            # On the meta device plain operations are used, because counters would have to decompose the kernels below.
             variance, mean = torch.var_mean(flat, dim=1, correction=0, keepdim=True)
             deviation = variance.sqrt() + self.eps if self.eps_on_std else (variance + self.eps).sqrt()
             standardised = (flat - mean) / deviation
         elif flat.is_cpu:
             standardised = F.layer_norm(flat, flat.shape[1:], eps=self.eps)  # half the time of the kernel below
         else:
-            # Batch statistics over one "image" of O channels are the same thing, in one kernel.
+            # Batch normalisation of one "image" with O channels computes the same, in one kernel.
             standardised = F.batch_norm(flat[None], None, None, training=True, momentum=0.0, eps=self.eps)
         return standardised.view_as(self.weight).to(dtype)
 
@@ -129,7 +132,8 @@ class StdConv(nn.Conv2d):
         weight = self.standardised_weight(x_BCHW.dtype)
         stride, padding = self.stride, self.padding
         if layers.keeps_order(x_BCHW) and self.kernel_size == (1, 1):
-            # Pixels that nobody reads are dropped first: oneDNN's own strided products take three times as long.
+            # Drop the pixels that a strided 1x1 convolution skips: oneDNN's own strided products take three times as
+            # long.
             x_BCHW, stride = x_BCHW[..., :: stride[0], :: stride[1]], (1, 1)
         elif self.same:
             sides = same_padding(x_BCHW, kernel=self.kernel_size, stride=stride)
@@ -138,22 +142,23 @@ class StdConv(nn.Conv2d):
             else:
                 padding = (sides[2], sides[0])
         y_BCHW = F.conv2d(x_BCHW, weight, None, stride, padding, self.dilation, self.groups)
-        # As GPUs compute convolutions. Said here, or compiled blocks, whose normalisation hides it, would hand over
-        # every map in the other order: 15 % more bytes of a block (`python -m tools.codegen --models R50x1`).
-        # On a CPU a step of R50x1 takes 1.2 times as long that way: torch's group norm is slower.
+        # GPUs compute convolutions in channels_last. It is requested here because compiled blocks, whose normalisation
+        # hides it, would otherwise pass on every map in the other order: 15 % more bytes of a block
+        # (`python -m tools.codegen --models R50x1`). On a CPU a step of R50x1 would take 1.2 times as long with it,
+        # because torch's group norm is slower then.
         return y_BCHW if layers.runs_on_cpu(y_BCHW) else y_BCHW.contiguous(memory_format=torch.channels_last)
 
 
 class GroupNorm(nn.GroupNorm):
-    """GroupNorm of 32 groups, then ReLU unless told otherwise. Narrow layers have fewer groups, of at least `smallest`
-    channels."""
+    """GroupNorm of 32 groups, followed by ReLU unless `relu` is False. Narrow layers have fewer groups, so that each
+    has at least `smallest` channels."""
 
     def __init__(self, channels: int, *, smallest: int, eps: float = 1e-5, relu: bool = True) -> None:
         groups = min(32, max(1, channels // smallest))
         while channels % groups:
             groups -= 1
         super().__init__(groups, channels, eps=eps)
-        # A module with a part is compiled as one kernel, also in the hybrids' stem: see `bench.train.compiled.blocks`.
+        # A module with a child is compiled by itself, also in the hybrids' stem: see `bench.train.compiled.blocks`.
         self.act = nn.ReLU(inplace=True) if relu else nn.Identity()
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -161,7 +166,7 @@ class GroupNorm(nn.GroupNorm):
 
 
 class Downsample(nn.Module):
-    """The shortcut of a stage's first block."""
+    """The projection shortcut of a stage's first block: a 1x1 convolution, with a norm in post-activation networks."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, preact: bool, conv: Layer, norm: Layer) -> None:
         super().__init__()
@@ -173,7 +178,7 @@ class Downsample(nn.Module):
 
 
 class PreActBottleneck(nn.Module):
-    """ResNet-v2's block: three convolutions, each behind its norm; the second has the stride, as in BiT's code."""
+    """ResNet-v2's block: three convolutions, each preceded by its norm; the second has the stride, as in BiT's code."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, first: bool, conv: Layer, norm: Layer) -> None:
         super().__init__()
@@ -194,7 +199,7 @@ class PreActBottleneck(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """ResNet-v1.5's block: three convolutions, each before its norm; the second has the stride."""
+    """ResNet-v1.5's block: three convolutions, each followed by its norm; the second has the stride."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, first: bool, conv: Layer, norm: Layer) -> None:
         super().__init__()
@@ -214,7 +219,7 @@ class Bottleneck(nn.Module):
 
 
 class Stage(nn.Module):
-    """Blocks of one size of map, which the first of them makes."""
+    """A sequence of blocks whose outputs have the same size; the first block changes size and channels."""
 
     def __init__(self, block: Layer, inputs: int, outputs: int, *, depth: int, stride: int, **layers: Layer) -> None:
         super().__init__()
@@ -228,7 +233,7 @@ class Stage(nn.Module):
 
 
 class SamePool(nn.MaxPool2d):
-    """Max-pooling of 3x3 and stride 2 with `same_padding`."""
+    """3x3 max-pooling of stride 2 with `same_padding`."""
 
     def __init__(self) -> None:
         super().__init__(3, 2)
@@ -239,7 +244,7 @@ class SamePool(nn.MaxPool2d):
 
 
 class Head(nn.Module):
-    """Average over the map, then a classifier, which is a 1x1 convolution as in BiT's code."""
+    """The average over the feature map, then a classifier, which is a 1x1 convolution as in BiT's code."""
 
     def __init__(self, channels: int, num_classes: int) -> None:
         super().__init__()
@@ -251,14 +256,15 @@ class Head(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A ResNet with the harness's contract: `features`, `init_weights(generator)`.
+    """A ResNet with the members that the harness needs, such as `features` and `init_weights(generator)`.
 
     Args:
-        blocks: bottleneck blocks per stage.
-        width: factor on every channel count.
-        small_stem: None = 7x7 of stride 2 and max-pooling; 1 or 2 = a 3x3 convolution of that stride, for small images.
-        preact: BiT's v2 blocks; otherwise the hybrids' post-activation blocks, with SAME padding.
-        numerics: the constants of the `official` JAX code or of `timm`'s port; weights fit either.
+        blocks: number of bottleneck blocks in each stage.
+        width: factor on every number of channels.
+        small_stem: None = a 7x7 convolution of stride 2 and max-pooling; 1 or 2 = a 3x3 convolution of that stride, for
+            small images.
+        preact: whether blocks are BiT's v2 blocks; otherwise the hybrids' post-activation blocks, with SAME padding.
+        numerics: which epsilons are used, those of the `official` JAX code or of `timm`'s port; weights fit either.
     """
 
     def __init__(
@@ -279,7 +285,7 @@ class ResNet(nn.Module):
         norm_eps = 1e-5
         if numerics == "official":
             constants |= {"eps": 1e-10} if preact else {"eps": 1e-5, "eps_on_std": True}
-            norm_eps = 1e-5 if preact else 1e-6  # torch's and flax's defaults: each family was trained with its own
+            norm_eps = 1e-5 if preact else 1e-6  # torch's and flax's defaults, with which the two families were trained
         conv: Layer = partial(StdConv, **constants)
         smallest = SMALLEST_GROUP if width >= 1 else SMALLEST_NARROW_GROUP
         norm: Layer = partial(GroupNorm, eps=norm_eps, smallest=smallest)
@@ -307,7 +313,8 @@ class ResNet(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator | None = None) -> None:
-        """flax's defaults (the weights' scale is divided out), a zero head, and the hybrids' zero last norm."""
+        """Initialise convolutions as flax does by default (standardisation divides their scale out), the head with
+        zeros, and in hybrids the scale of each block's last norm with zeros."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 layers.lecun_normal(module.weight, generator)
@@ -322,29 +329,32 @@ class ResNet(nn.Module):
                 layers.constant(module.norm3.weight, 0.0)
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
-        """How a layout names these weights; timm's names are ours."""
+        """Return how the weights are stored in a checkpoint layout (see vit/formats.py); timm's names are the same."""
         from baselines._resnet_keys import entries
 
         return entries(self, layout)
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
-        """The last stage's map; on a CPU all maps are NCHW in memory: torch's group norm takes 2.5 times as long where
-        they are NHWC, as batches of pixels are."""
+        """Return the last stage's feature map.
+
+        On a CPU all maps are kept NCHW in memory: torch's group norm takes 2.5 times as long on NHWC, which batches of
+        pixels are.
+        """
         if layers.runs_on_cpu(x_BCHW):
-            x_BCHW = x_BCHW.clone(memory_format=torch.contiguous_format)  # `contiguous` leaves grey images as they are
+            x_BCHW = x_BCHW.clone(memory_format=torch.contiguous_format)  # `contiguous` would not copy grey images
         return self.norm(self.stages(self.stem(x_BCHW)))
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """The pooled representation that feeds the classifier, x_BC."""
+        """Return the pooled representation x_BC, the classifier's input."""
         return self.head(self.forward_features(x_BCHW), pre_logits=True)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Logits x_BK; for a hybrid's backbone, the feature map."""
+        """Return logits x_BK; as a hybrid's backbone, the feature map."""
         return self.head(self.forward_features(x_BCHW))
 
 
 def small_enough(image_size: tuple[int, int], stride: int) -> None:
-    """Raise ValueError where an image would shrink to nothing on the way."""
+    """Raise ValueError if an image is smaller than the network's total down-sampling (`stride`)."""
     if min(image_size) < stride:
         raise ValueError(
             f"image {image_size[0]}x{image_size[1]} px is smaller than the total down-sampling of {stride}; use "
@@ -353,7 +363,8 @@ def small_enough(image_size: tuple[int, int], stride: int) -> None:
 
 
 def materialise(module: nn.Module, device: torch.device, generator: torch.Generator | None) -> None:
-    """Give a module that was built on the meta device its memory and its initial weights."""
+    """Allocate a module that was built on the meta device, and initialise its weights; do nothing if `device` is
+    "meta"."""
     if device.type != "meta":
         layers.allocate(module, device)
         module.init_weights(generator)  # type: ignore[operator]

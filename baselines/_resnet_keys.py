@@ -1,6 +1,6 @@
 """How checkpoints name a ResNet's weights.
 
-In the official .npz files convolutions are HWIO, here OIHW; none has a bias.
+In the official .npz files convolutions are stored as HWIO, in our models as OIHW; none has a bias.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ _CONV = "standardized_conv2d/kernel"
 
 
 def entries(model: Any, layout: str) -> list[Entry]:
-    """The entries of a layout; timm's names are ours."""
+    """Return the entries of a ResNet in a layout (see vit/formats.py). timm's names are the model's own."""
     if layout != "google":
         return formats.own(model.state_dict())
     return bit_entries(model) if model.preact else backbone_entries(model)
 
 
 def bit_entries(model: Any) -> list[Entry]:
-    """BiT's layout (big_transfer): unit numbers have two digits, and a norm belongs to the convolution it precedes."""
+    """Return the entries of BiT's layout (big_transfer): unit numbers have two digits, and a norm is named after the
+    convolution that it precedes."""
     entries = [conv("stem.conv.weight", f"resnet/root_block/{_CONV}")]
     for stage, module in enumerate(model.stages):
         for unit, block in enumerate(module.blocks):
@@ -39,7 +40,8 @@ def bit_entries(model: Any) -> list[Entry]:
 
 
 def backbone_entries(model: Any) -> list[Entry]:
-    """A hybrid's ResNet (vit_jax models_resnet.py): a norm belongs to the convolution it follows."""
+    """Return the entries of a hybrid's ResNet (vit_jax models_resnet.py): a norm is named after the convolution that it
+    follows."""
     entries = [conv("stem.conv.weight", "conv_root/kernel"), *norm("stem.norm", "gn_root")]
     for stage, module in enumerate(model.stages):
         for unit, block in enumerate(module.blocks):

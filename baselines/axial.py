@@ -1,8 +1,9 @@
 """Axial-attention ViTs (the paper's appendix D.6, after Ho et al. 2019 and Wang et al. 2020).
 
-Names: AxialViT-<row>/<patch>. Every block of the ViT becomes two: self-attention along rows and an MLP, then along
-columns and an MLP. Twice the blocks' weights and MLPs; attention that grows with the side of the grid, not its area.
-Patch tokens are averaged: the appendix does not say where a class token would go.
+Names: AxialViT-<row>/<patch>. Every block of the ViT becomes two: self-attention along rows and an MLP, then
+self-attention along columns and an MLP. This doubles the weights and MLPs of the blocks, but each token attends to as
+many others as the side of the grid has, not its area. Patch tokens are averaged, because the appendix does not say
+where a class token would go.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _PREFIX = "Axial"
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` is AxialViT-<row>/<patch>."""
+    """Return whether `name` is AxialViT-<row>/<patch>."""
     return name.startswith(f"{_PREFIX}ViT-") and vit_config.parse(name.removeprefix(_PREFIX)) is not None
 
 
@@ -34,13 +35,13 @@ def build(
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> VisionTransformer:
-    """An axial ViT, initialised (or empty, under `torch.device("meta")`).
+    """Build an axial ViT, initialised (without memory under `torch.device("meta")`).
 
     Args:
         options: fields of ViTConfig to override.
 
     Raises:
-        ValueError: unknown name or option, or an image that the patch does not divide.
+        ValueError: the name or an option is unknown, or the patch does not divide the image.
     """
     if not accepts(name):
         raise ValueError(f"{name!r} is not AxialViT-<{'|'.join(vit_config.VARIANTS)}>/<patch>")
@@ -56,7 +57,7 @@ FAMILY = ModelFamily(
     names=("AxialViT-B/16", "AxialViT-B/32", "AxialViT-pico/4", "AxialViT-pico/7", "AxialViT-nano/4"),
     naming="AxialViT-<row>/<patch size>: rows of ViT; attention along rows, then along columns",
     has_dropout=True,
-    rehearsed={"depth": 1},  # two blocks
+    rehearsed={"depth": 1},  # depth 1 has two blocks here
     accepts=accepts,
     build=build,
 )

@@ -1,12 +1,12 @@
-"""Axial ResNets (the paper's appendix D.6, after Wang et al. 2020): a BiT whose 3x3 convolutions are axial attention.
+"""Axial ResNets (the paper's appendix D.6, after Wang et al. 2020): BiTs with axial attention for 3x3 convolutions.
 
-Names: AxialR<depth>x<width>[-s1|-s2], as AxialR50x1, which the paper calls AxialResNet50: a name of `baselines/bit.py`.
-Attention goes along the rows of the map, then along its columns, with learned vectors for the offset between two pixels
-in queries, keys and values (Wang et al., section 3.2). Their tables have the size of the map: a network is built for
-one image size, and cannot be fine-tuned at another.
+Names: AxialR<depth>x<width>[-s1|-s2], which is "Axial" before a name of `baselines/bit.py`, such as AxialR50x1, which
+the paper calls AxialResNet50. Attention goes along the rows of the feature map, then along its columns, with learned
+vectors for the offset between two pixels in queries, keys and values (Wang et al., section 3.2). The tables of these
+vectors have the size of the map, so a network is built for one image size, and cannot be fine-tuned at another.
 
-Wang et al. normalise by batches, also the sums before the softmax; here groups are normalised, as in the rest of a BiT,
-and the sums are divided by the root of their length.
+Wang et al. use batch normalisation, also for the logits before the softmax; here it is group normalisation, as in the
+rest of a BiT, and the logits are divided by the root of the vectors' length.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ HEADS = 8
 
 
 def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
-    """What `bit._parse` says of the name without its prefix; None where a head would have no whole channel."""
+    """Parse a name without its prefix by `bit._parse`; None if a head would not have a whole number of channels."""
     parsed = bit._parse(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
     return parsed if parsed and (64 * parsed[1]) % (2 * HEADS) == 0 else None
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` is AxialR<depth>x<width>[-s1|-s2] with a depth of BiT's table and width k/4."""
+    """Return whether `name` is AxialR<depth>x<width>[-s1|-s2] with a depth of BiT's table and width k/4."""
     return _parse(name) is not None
 
 
@@ -46,14 +46,14 @@ def build(
     blocks: int | None = None,
     **options: Any,
 ) -> AxialResNet:
-    """An axial ResNet, initialised (or empty, under `torch.device("meta")`).
+    """Build an axial ResNet, initialised (without memory under `torch.device("meta")`).
 
     Args:
-        image_size: of every image.
-        blocks: of each stage, at most; None for those of the name.
+        image_size: the size that every image must have.
+        blocks: most blocks in each stage; None for those of the name.
 
     Raises:
-        ValueError: unknown name or option, or an image smaller than the total down-sampling.
+        ValueError: the name or an option is unknown, or the image is smaller than the total down-sampling.
     """
     if options:
         raise ValueError(f"unknown option {', '.join(sorted(options))}; an axial ResNet has: blocks")

@@ -1,13 +1,14 @@
 """Hybrids for small images: a ViT on the feature map of a small ResNet of He et al. 2016, section 4.2.
 
-Names: <ResNet>+ViT-<row>/<n>, as ResNet-8-s2+ViT-pico/8: a name of `baselines/resnet.py`, a ViT's row, and the total
-down-sampling n, as in the paper's own hybrids (`baselines/hybrid.py`). Where the ResNet's stride is more than n, its
-last stages are removed and their blocks appended to the one before, as in the paper's R50+ViT-B/16; where it is less,
-the rest of n is the patch on the map. Options: norm and blocks of the ResNet, and those of a ViT. An image whose size n
-does not divide is continued by its border, evenly on all sides: 28 px become 32.
+Names: <ResNet>+ViT-<row>/<n>, such as ResNet-8-s2+ViT-pico/8: a name of `baselines/resnet.py`, a ViT's row, and the
+total down-sampling n, as in the paper's own hybrids (`baselines/hybrid.py`). If the ResNet's stride is more than n, its
+last stages are removed and their blocks are appended to the stage before, as in the paper's R50+ViT-B/16; if it is
+less, the remaining factor of n is the patch size on the feature map. Options: norm and blocks of the ResNet, and those
+of a ViT. An image whose size is not divisible by n is padded by repeating its border, evenly on all sides: 28 px become
+32.
 
-Batch normalisation and basic blocks are what an expert takes at this size: a stem of the paper's kind (bottlenecks,
-GroupNorm, standardised weights) at an eighth of its width was 13 points behind networks of other hands.
+Batch normalisation and basic blocks are the usual choice at this size: a stem of the paper's kind (bottlenecks,
+GroupNorm, standardised weights) at an eighth of its width was 13 points behind networks from elsewhere.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _NAMES = ("ResNet-8-s4+ViT-pico/8", "ResNet-8-s2+ViT-pico/8", "ResNet-14-s2+ViT-
 
 
 def _parse(name: str) -> dict[str, Any] | None:
-    """The ResNet's blocks per stage, channels and strides, the ViT's row and the total; None if it is no such name."""
+    """Parse a name into the ResNet's blocks per stage, channels and strides, the ViT's row and the total down-sampling;
+    None if it is no such name."""
     match = _NAME.fullmatch(name)
     if match is None or match["row"] not in vit_config.VARIANTS:
         return None
@@ -49,7 +51,7 @@ def _parse(name: str) -> dict[str, Any] | None:
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` is <ResNet>+ViT-<row>/<total>, and the remaining ResNet's stride divides the total."""
+    """Return whether `name` is <ResNet>+ViT-<row>/<total>, and the remaining ResNet's stride divides the total."""
     return _parse(name) is not None
 
 
@@ -64,15 +66,15 @@ def build(
     blocks: int | None = None,
     **options: Any,
 ) -> VisionTransformer:
-    """A hybrid, initialised (or empty, under `torch.device("meta")`).
+    """Build a hybrid, initialised (without memory under `torch.device("meta")`).
 
     Args:
-        norm: of the ResNet: BatchNorm, or GroupNorm of four groups.
-        blocks: of each stage of the ResNet, at most; None for those of the name.
+        norm: normalisation of the ResNet: BatchNorm, or GroupNorm of four groups.
+        blocks: most blocks in each stage of the ResNet; None for those of the name.
         options: fields of ViTConfig to override.
 
     Raises:
-        ValueError: unknown name or option.
+        ValueError: the name or an option is unknown.
     """
     parts = _parse(name)
     if parts is None:

@@ -1,9 +1,9 @@
 """BiT ResNets (Kolesnikov et al. 2020), the paper's "ResNet (BiT)": pre-activation, GroupNorm, standardised weights.
 
-Names: R<depth>x<width>[-s1|-s2], as R50x1, R152x4, R11x0.25-s1. The suffix replaces BiT's stem (7x7 of stride 2, then
-max-pooling) by a 3x3 convolution of stride 1 or 2, for images of about 28-64 px. Depths count weighted layers: a stem,
-three convolutions per bottleneck block, a classifier: 2 + 3 x blocks. 26 is the BiT code's own; 50-200 are He et al.
-2016's; the rest are ours, for images of 28-32 px.
+Names: R<depth>x<width>[-s1|-s2], such as R50x1, R152x4, R11x0.25-s1. With the suffix, a 3x3 convolution of stride 1 or
+2 replaces BiT's stem (7x7 of stride 2, then max-pooling), for images of about 28-64 px. The depth is the number of
+weighted layers (a stem, three convolutions per bottleneck block, a classifier): 2 + 3 x blocks. Depth 26 is from BiT's
+code, 50-200 are from He et al. 2016, and the rest are ours, for images of 28-32 px.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _NAME = re.compile(r"R(?P<depth>\d+)x(?P<width>\d+(?:\.\d+)?)(?:-s(?P<stem>[12])
 
 
 def width_of(text: str | None, default: float) -> float | None:
-    """A width factor from a name; None where the channel counts would not be multiples of 8 or would vanish."""
+    """Parse a width factor; None if it is not positive, or channels would not be multiples of 8."""
     width = default if text is None else float(text)
     return width if width > 0 and (width * 64) % 8 == 0 else None
 
 
 def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
-    """(blocks per stage, width, stride of the small stem) of a name, or None."""
+    """Parse a name into (blocks per stage, width, stride of the small stem or None); None if it is not a BiT's."""
     match = _NAME.fullmatch(name)
     blocks = BLOCKS.get(int(match["depth"])) if match else None
     width = width_of(match["width"], 1.0) if match else None
@@ -54,10 +54,10 @@ def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
 
 
 def at_most(stages: tuple[int, ...], blocks: int | None) -> tuple[int, ...]:
-    """Blocks per stage, cut to so many.
+    """Return the blocks per stage, limited to `blocks` in each; None sets no limit.
 
     Raises:
-        ValueError: to none.
+        ValueError: `blocks` is not a whole number of at least 1.
     """
     if blocks is None:
         return stages
@@ -67,13 +67,14 @@ def at_most(stages: tuple[int, ...], blocks: int | None) -> tuple[int, ...]:
 
 
 def revision_of(name: str) -> int:
-    """2 below width 1, where groups of normalisation had two channels before; wider networks are what they were."""
+    """Return the revision of a name: 2 below width 1, where groups of normalisation had two channels in revision 1;
+    else 1, because wider networks have not changed."""
     parsed = _parse(name)
     return 2 if parsed and parsed[1] < 1 else 1
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` is R<depth>x<width>[-s1|-s2] with a depth of the table and channels that are multiples of 8."""
+    """Return whether `name` is R<depth>x<width>[-s1|-s2] with a depth in BLOCKS and channels in multiples of 8."""
     return _parse(name) is not None
 
 
@@ -89,16 +90,16 @@ def build(
     widest: int | None = None,
     **options: Any,
 ) -> ResNet:
-    """A ResNet, initialised (or empty, under `torch.device("meta")`).
+    """Build a BiT ResNet, initialised (without memory under `torch.device("meta")`).
 
     Args:
-        image_size: only checked: the network takes any size that survives its down-sampling.
-        numerics: "official" or "timm": the epsilon of the weight standardisation.
-        blocks: of each stage, at most; None for those of the name.
-        widest: the width, at most; None for that of the name.
+        image_size: only checked: the network takes any size from its total down-sampling on.
+        numerics: "official" or "timm": whose epsilon the weight standardisation has.
+        blocks: most blocks in each stage; None for those of the name.
+        widest: largest width factor; None for that of the name.
 
     Raises:
-        ValueError: unknown name or option, or an image smaller than the total down-sampling.
+        ValueError: the name or an option is unknown, or the image is smaller than the total down-sampling.
     """
     if options:
         raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: numerics, blocks, widest")
@@ -126,7 +127,7 @@ FAMILY = ModelFamily(
     names=_PAPER + _SMALL,
     naming=f"R<depth>x<width>[-s1|-s2]; depths {' '.join(map(str, BLOCKS))}; -s1, -s2: a stem for small images",
     revision_of=revision_of,
-    rehearsed={"blocks": 1, "widest": 2},  # R152x4 alone would take a third of the paper's rehearsal
+    rehearsed={"blocks": 1, "widest": 2},  # R152x4 alone would take a third of a rehearsal at the paper's scale
     accepts=accepts,
     build=build,
 )

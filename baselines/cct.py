@@ -1,10 +1,10 @@
-"""Compact Convolutional Transformers (Hassani et al. 2021, arXiv:2104.05704): the hybrid that is known at 28 to 64 px.
+"""Compact Convolutional Transformers (Hassani et al. 2021, arXiv:2104.05704): the best-known hybrid for 28 to 64 px.
 
-Names: CCT-<layers>/<kernel>x<convolutions>, as CCT-2/3x2: layers of the encoder, then the kernel and the number of the
-tokenizer's convolutions, each followed by max-pooling of stride 2. At 28 px, 3x2 gives 49 tokens and 3x1 gives 196.
-Options: width, heads, mlp_width, position (learned-1d, sincos-2d, none), and the rates dropout, dropout_weights and
-stochastic_depth. The authors' rates (0.1 of attention weights, 0.1 of depth) are for 200 epochs and more; here they
-are 0 unless given, because a study's recipe regularises all of its networks alike.
+Names: CCT-<layers>/<kernel>x<convolutions>, such as CCT-2/3x2: the number of encoder layers, then kernel size and
+number of the tokenizer's convolutions, each followed by max-pooling of stride 2. At 28 px, 3x2 gives 49 tokens and 3x1
+gives 196. Options: width, heads, mlp_width, position (learned-1d, sincos-2d, none), and the probabilities dropout,
+dropout_weights and stochastic_depth. The authors' probabilities (0.1 for attention weights, 0.1 for depth) are for 200
+epochs and more; here they are 0 unless given, because a study's recipe regularises all of its networks alike.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NAME = re.compile(r"CCT-(?P<layers>[1-9]\d*)/(?P<kernel>\d)x(?P<convolutions>\d
 
 
 def _parse(name: str) -> tuple[int, int, int] | None:
-    """Layers, kernel and convolutions of a name; None if it is not one."""
+    """Parse a name into (layers, kernel, convolutions); None if it is not a CCT's."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -38,7 +38,7 @@ def _parse(name: str) -> tuple[int, int, int] | None:
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` is CCT-<layers>/<kernel>x<convolutions> with numbers of the paper's kind."""
+    """Return whether `name` is CCT-<layers>/<kernel>x<convolutions> with numbers that this file supports."""
     return _parse(name) is not None
 
 
@@ -52,14 +52,14 @@ def build(
     stochastic_depth: float = 0.0,
     **options: Any,
 ) -> CCT:
-    """A CCT, initialised (or empty, under `torch.device("meta")`).
+    """Build a CCT, initialised (without memory under `torch.device("meta")`).
 
     Args:
-        stochastic_depth: how often the last block adds nothing to an image in training; 0.1 in the paper.
-        options: fields of ViTConfig, of those in OPTIONS.
+        stochastic_depth: probability that the last block is skipped for an image in training; 0.1 in the paper.
+        options: fields of ViTConfig that are in OPTIONS.
 
     Raises:
-        ValueError: unknown name or option.
+        ValueError: the name or an option is unknown, or an option's value is out of range.
     """
     if strange := sorted(set(options) - set(OPTIONS)):
         raise ValueError(f"unknown option {', '.join(strange)}; a CCT has: {', '.join(OPTIONS)}, stochastic_depth")
@@ -82,7 +82,7 @@ def build(
     layers, kernel, convolutions = parts
     width, heads, times = ROWS[layers]
     patch = _cct.pixels_per_token(kernel=kernel, convolutions=convolutions)
-    covered_H, covered_W = (-(-side // patch) * patch for side in pair(image_size))  # padding completes what is cut
+    covered_H, covered_W = (-(-side // patch) * patch for side in pair(image_size))  # rounded up, as padding does
     encoder = {"width": width, "heads": heads, "mlp_width": times * options.get("width", width), **options}
     config = ViTConfig(
         image_size=(covered_H, covered_W),

@@ -1,14 +1,16 @@
-"""A network in a file of one's own: path/to/file.py:CALLABLE.
+"""Networks in a user's own file: path/to/file.py:CALLABLE.
 
-The callable (a class or a function) makes the network. It is given those of `image_size`, `channels`, `num_classes`
-that it has parameters for; it must have the last. The network takes images in [-1, 1] and returns logits_BK. It has
+The callable (a class or a function) makes the network. It is called with those of `image_size`, `channels` and
+`num_classes` that it has parameters for; it must have the last. The network takes images in [-1, 1] and returns
+logits_BK. It has
 
     features(x_BCHW) -> x_BD, num_features (an int) and head (its classifier, with `forward` = head of features), or
     none of the three: then the classifier is the last nn.Linear, whose output must be what the network returns.
 
 Optional in the file: FAMILY, the label of its models in figures (default: the callable's name). Optional attributes of
-the network: `mean` and `std` of its own normalisation of pixels in [0, 1], where it is not to get [-1, 1].
-Modules beside the file can be imported by it. All of it is part of the model's identity: bench/study/fingerprint.py.
+the network: `mean` and `std` of its own normalisation of pixels in [0, 1], if it should not get images in [-1, 1].
+The file can import modules from its own folder. All of this code is part of the model's identity:
+bench/study/fingerprint.py.
 """
 
 from __future__ import annotations
@@ -31,18 +33,18 @@ from typing import Any
 from vit.model_family import ModelFamily
 
 SEPARATOR = ".py:"
-FOLDERS = "VIT_BENCH_MODEL_FOLDERS"  # the environment variable that says where files named alone lie, before "."
+FOLDERS = "VIT_BENCH_MODEL_FOLDERS"  # environment variable: folders in which files named without one are searched
 ALIASES = {"img_size": "image_size", "in_chans": "channels", "in_channels": "channels"}
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` has the form FILE.py:CALLABLE."""
+    """Return whether `name` has the form FILE.py:CALLABLE."""
     path, separator, target = name.partition(SEPARATOR)
     return bool(separator and path and target.isidentifier())
 
 
 def source(name: str) -> Path:
-    """The file, whose folder is from then on searched for modules, last."""
+    """Return the file of a model's name, and append its folder to `sys.path`, so that the file can import from it."""
     named = Path(name.partition(SEPARATOR)[0] + ".py")
     folders = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)) if named.name == str(named) else ()
     path = next((path for folder in folders if (path := Path(folder) / named).is_file()), named.absolute())
@@ -52,11 +54,11 @@ def source(name: str) -> Path:
 
 
 def without_folder(names: Sequence[str]) -> list[str]:
-    """Models as results call them: a file that was named by its whole path, which is nobody else's business, by its own
-    name. From then on it is found under it, by this process and those that it starts.
+    """Return models' names as results show them: without the folder of a file that was given by its whole path, which
+    is private. From then on the file is found by its name alone, in this process and those that it starts.
 
     Raises:
-        ValueError: two files would have one name.
+        ValueError: two files would have the same name.
     """
     found: dict[str, Path] = {}
     shown = []
@@ -76,10 +78,10 @@ def without_folder(names: Sequence[str]) -> list[str]:
 
 
 def check(name: str) -> None:
-    """Refuse a file or a callable that is not there. Runs nothing of the file.
+    """Check that a file and its callable exist, without running the file.
 
     Raises:
-        ValueError: what is there instead.
+        ValueError: there is no such file or callable; the message says what there is instead.
     """
     path, target = source(name), name.partition(SEPARATOR)[2]
     if not path.is_file():
@@ -99,14 +101,14 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _assigned(node: ast.stmt) -> list[str]:
-    """Names that a statement binds by assignment or import."""
+    """Return the names that a statement binds by assignment or import."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return [alias.asname or alias.name for alias in node.names]
     return [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
 
 
 def label_of(name: str) -> str:
-    """FAMILY of the file, or the callable's name."""
+    """Return the label of a model: FAMILY of its file, or the callable's name."""
     for node in _tree(source(name)).body:
         if isinstance(node, ast.Assign) and "FAMILY" in _assigned(node) and isinstance(node.value, ast.Constant):
             return str(node.value.value)
@@ -115,18 +117,18 @@ def label_of(name: str) -> str:
 
 @cache
 def load(path: Path) -> ModuleType:
-    """The file as a module, run once in a process.
+    """Import a file as a module. It is run once in a process.
 
     Raises:
-        ValueError: it ends the program, at which line. Other errors of it pass.
+        ValueError: the file ends the program; the message says at which line. Other errors of the file are passed on.
     """
     name = f"_model_file_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickle look there
+    sys.modules[name] = module  # dataclasses and pickle look modules up there
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # standard output is for answers
+        with contextlib.redirect_stdout(sys.stderr):  # standard output is for results only
             spec.loader.exec_module(module)
     except SystemExit as error:
         del sys.modules[name]
@@ -141,13 +143,14 @@ def load(path: Path) -> ModuleType:
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
-    """The model (or, under `torch.device("meta")`, its shapes).
+    """Build the model (under `torch.device("meta")` only its shapes).
 
     Args:
-        options: further arguments of the callable; input_size: pixels per side that the network is given.
+        options: further arguments of the callable; `input_size` sets the pixels per side of the network's input.
 
     Raises:
-        ValueError: no such callable, an unknown option, a size that it does not take, or the contract is not kept.
+        ValueError: there is no such callable, an option is unknown, the network does not take the size, or it has not
+            the members that are described above.
     """
     from torch import nn
 

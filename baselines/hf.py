@@ -1,16 +1,18 @@
 """Checkpoints of Hugging Face's transformers (Apache-2.0): hf:ORG/NAME[@REVISION], or hf:FOLDER that `save_pretrained`
 wrote.
 
-A checkpoint comes with its weights, unless `weights=random` asks for its architecture alone. AutoModel reads it, or
-AutoBackbone where transformers has it as nothing else. Of a model of images and texts the image encoder is taken. Size
-and normalisation are those of the checkpoint's own image processor. `features` says what is taken of its output:
+A checkpoint comes with its weights, unless `weights=random` asks for its architecture alone. It is loaded by AutoModel,
+or by AutoBackbone if transformers has the architecture only as a backbone. Of a model of images and texts the image
+encoder is used. Size and normalisation are those of the checkpoint's own image processor. The option `features` says
+which output of the encoder is used:
 
-* pooled: its `pooler_output` (the mean, the attention head or the dense layer that it has for that);
-* class: the class token of its last layer; mean: the mean of the tokens of its patches;
+* pooled: its `pooler_output` (by its mean, attention head or dense layer);
+* class: the class token of its last layer;
+* mean: the mean of the tokens of its patches;
 * auto: the first of pooled, class and mean that it has trained weights for. transformers fills a pooler that the
   checkpoint lacks with random numbers, and such a pooler is never used.
 
-Code that a checkpoint brings along is never run.
+Code that a checkpoint contains is never run.
 """
 
 from __future__ import annotations
@@ -35,26 +37,26 @@ if TYPE_CHECKING:
 
 PREFIX = "hf:"
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-HUB = "models--"  # begins the folders of models in the cache of the Hugging Face hub
+HUB = "models--"  # prefix of the folders of models in the cache of the Hugging Face hub
 CONFIG, PROCESSOR = "config.json", "preprocessor_config.json"
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 FEATURES = ("auto", "pooled", "class", "mean")
 SAID = {"pooled": "its pooled output", "class": "the class token", "mean": "the mean of its patches' tokens"}
 CLASS_TOKENS = re.compile(r"(^|\.)(cls_token|class_token|class_embedding|cls_embedding|cls_tokens)$")
-MASKING = ("mask_ratio", "masking_ratio")  # fields by which pre-training hides patches, which features do not
-UNUSED = re.compile(r"(^|\.)(mask_token|pooler\..*)$")  # weights that no feature here depends on
+MASKING = ("mask_ratio", "masking_ratio")  # fields by which pre-training hides patches; set to 0 for features
+UNUSED = re.compile(r"(^|\.)(mask_token|pooler\..*)$")  # weights that features here do not depend on
 OWN_SIZE, HALF = 224, (0.5, 0.5, 0.5)
-METADATA_SECONDS = 5.0  # A plan waits so long for the hub to say how large weights are.
+METADATA_SECONDS = 5.0  # longest time that a plan waits for the hub to say how large weights are
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` has the form hf:…"""
+    """Return whether `name` has the form hf:…"""
     return name.startswith(PREFIX) and len(name) > len(PREFIX)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """A checkpoint's folder, or its repository on the hub with the revision that was asked for."""
+    """Where a checkpoint is: a folder (`source`), or a repository on the hub and the revision that was asked for."""
 
     source: str
     revision: str | None = None
@@ -73,10 +75,13 @@ def _place(name: str) -> _Place:
 
 
 def _file(place: _Place, name: str, *, fetch: bool = False) -> Path | None:
-    """A file of the checkpoint on this disk; None where it has none, or, unless it is fetched, where it is not here.
+    """Return the path of one of the checkpoint's files on this disk; None if the checkpoint has no such file.
+
+    Args:
+        fetch: whether to fetch the file from the hub if it is not on this disk; otherwise None is returned then.
 
     Raises:
-        OSError: the hub does not give it.
+        OSError: the file cannot be fetched.
     """
     if place.is_folder:
         beside = Path(place.source) / name
@@ -99,11 +104,11 @@ def _file(place: _Place, name: str, *, fetch: bool = False) -> Path | None:
 
 
 def _config(place: _Place) -> Mapping[str, Any]:
-    """The checkpoint's config.json.
+    """Return the contents of the checkpoint's config.json.
 
     Raises:
-        ValueError: it has none, or is of no kind that transformers reads.
-        OSError: the hub does not give it.
+        ValueError: the checkpoint has none, or is not of a kind that transformers reads.
+        OSError: the file cannot be fetched.
     """
     path = _file(place, CONFIG, fetch=True)
     if path is None:
@@ -119,7 +124,7 @@ def _config(place: _Place) -> Mapping[str, Any]:
 
 
 def _processor(place: _Place) -> Mapping[str, Any]:
-    """The settings of the checkpoint's image processor; {} where it has none."""
+    """Return the settings of the checkpoint's image processor; {} if it has none."""
     with contextlib.suppress(OSError):
         if (path := _file(place, PROCESSOR, fetch=True)) is not None:
             return json.loads(path.read_bytes())
@@ -127,10 +132,10 @@ def _processor(place: _Place) -> Mapping[str, Any]:
 
 
 def _need_transformers() -> Any:
-    """The library.
+    """Import and return transformers.
 
     Raises:
-        ValueError: it is not installed.
+        ValueError: it cannot be imported.
     """
     try:
         import transformers
@@ -140,10 +145,10 @@ def _need_transformers() -> Any:
 
 
 def check(name: str) -> None:
-    """Refuse a name that nothing stands behind; asks the hub where the checkpoint is not on this disk.
+    """Check that a checkpoint of this name exists. The hub is asked if it is not on this disk.
 
     Raises:
-        ValueError: what is wrong with it.
+        ValueError: it does not exist or cannot be used; the message says why.
     """
     place = _place(name)
     if name.endswith("+pretrained"):
@@ -160,7 +165,7 @@ def check(name: str) -> None:
 
 
 def refusal(source: str, error: BaseException) -> str:
-    """What the hub's refusal of a repository means, in one sentence."""
+    """Return a sentence that explains the hub's error for a repository, or transformers' for a folder."""
     if Path(source).is_dir():
         return f"{source} holds no weights that transformers reads, such as {FILES[0]}"
     kinds = {kind.__name__ for kind in type(error).__mro__} | {kind.__name__ for kind in type(error.__cause__).__mro__}
@@ -180,12 +185,13 @@ def refusal(source: str, error: BaseException) -> str:
 
 
 def label_of(name: str) -> str:
-    """transformers' own family, such as "hf:dinov2"."""
+    """Return the label of a model: transformers' own family, such as "hf:dinov2"."""
     return f"{PREFIX}{_config(_place(name))['model_type']}"
 
 
 def identity(name: str) -> dict[str, str]:
-    """What a network depends on: the version of transformers, and a folder's content or a repository's commit."""
+    """Return what a network depends on: the version of transformers, and digests of a folder's files or a repository's
+    commit."""
     from importlib.metadata import version
 
     place, found = _place(name), {"transformers": f"version {version('transformers')}"}
@@ -200,7 +206,7 @@ def identity(name: str) -> dict[str, str]:
 
 
 def _side(value: Any) -> int | None:
-    """Pixels per side, of the ways in which processors and configurations write them."""
+    """Return pixels per side from a value in any form that processors and configurations have; None if it has none."""
     if isinstance(value, Mapping):
         value = value.get("height") or value.get("shortest_edge")
     elif isinstance(value, list | tuple):
@@ -209,12 +215,13 @@ def _side(value: Any) -> int | None:
 
 
 def _vision(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part of a configuration that is about images."""
+    """Return the part of a config.json that describes the image encoder."""
     return config.get("vision_config") or config
 
 
 def input_size(name: str) -> int:
-    """Pixels per side of what the checkpoint's processor makes; of its configuration where it has none."""
+    """Return the pixels per side of the images that the checkpoint's processor makes; without a processor, that of its
+    configuration."""
     place = _place(name)
     processor, config = _processor(place), _vision(_config(place))
     cropped = processor.get("crop_size") if processor.get("do_center_crop", "crop_size" in processor) else None
@@ -222,7 +229,8 @@ def input_size(name: str) -> int:
 
 
 def _normalisation(place: _Place) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of pixels in [0, 1]. Without a processor they are one half, as of most ViTs."""
+    """Return mean and standard deviation by which pixels in [0, 1] are normalised. Without a processor both are 0.5, as
+    for most ViTs."""
     processor = _processor(place)
     if processor and not processor.get("do_normalize", True):
         return (0.0,) * 3, (1.0,) * 3
@@ -230,7 +238,7 @@ def _normalisation(place: _Place) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def _stored_names(place: _Place) -> list[str] | None:
-    """Names of the weights that the checkpoint holds; None where they are not on this disk, or not in safetensors."""
+    """Return the names of the weights in the checkpoint; None if they are not on this disk, or not in safetensors."""
     single, index = (_file(place, name) for name in FILES[:2])
     if single is not None:
         from safetensors import safe_open
@@ -241,8 +249,8 @@ def _stored_names(place: _Place) -> list[str] | None:
 
 
 def _pooler_is_trained(place: _Place, config: Any) -> bool:
-    """Whether the checkpoint has weights for the pooler of its architecture: by its files, or, where these are not
-    here, by the class that wrote it."""
+    """Return whether the checkpoint has weights for the pooler of its architecture. This is known by its files, or, if
+    these are not on this disk, by the transformers class that wrote it."""
     names = _stored_names(place)
     if names is None:
         import torch
@@ -257,7 +265,7 @@ def _pooler_is_trained(place: _Place, config: Any) -> bool:
 
 
 def _is_backbone_alone(config: Any) -> bool:
-    """Whether transformers has an architecture as a backbone only."""
+    """Return whether transformers has an architecture as a backbone only."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_BACKBONE_MAPPING, MODEL_MAPPING
 
     return type(config) not in MODEL_MAPPING and type(config) in MODEL_FOR_BACKBONE_MAPPING
@@ -265,7 +273,7 @@ def _is_backbone_alone(config: Any) -> bool:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep transformers' progress bars and reports of loading from the terminal."""
+    """Turn off transformers' progress bars and loading reports inside the `with` block."""
     logging = _need_transformers().utils.logging
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -279,10 +287,10 @@ def quiet() -> Iterator[None]:
 
 
 def _read_config(place: _Place) -> Any:
-    """transformers' own configuration of the checkpoint.
+    """Return the checkpoint's configuration as an object of transformers.
 
     Raises:
-        ValueError: this transformers does not know its kind.
+        ValueError: this version of transformers does not know the model's type, or it needs code of its own.
     """
     transformers, stored = _need_transformers(), _config(place)
     with without_a_hub_that_nobody_knows(), quiet():
@@ -298,10 +306,11 @@ def _read_config(place: _Place) -> Any:
 
 
 def _taken(place: _Place, config: Any, features: str, *, trained: bool) -> str:
-    """Which of FEATURES is taken, as the architecture and the checkpoint's weights allow.
+    """Return which output is used as features ("pooled", "class" or "mean"), as the architecture and the checkpoint's
+    weights allow.
 
     Raises:
-        ValueError: the network has no such features, or would make them of weights that nobody trained.
+        ValueError: the network has no such output, or would compute it with weights that are not trained.
     """
     import torch
 
@@ -317,7 +326,7 @@ def _taken(place: _Place, config: Any, features: str, *, trained: bool) -> str:
             side = _side(getattr(vision, "image_size", None)) or OWN_SIZE
             made = body(pixel_values=torch.zeros(1, getattr(vision, "num_channels", 3), side, side))
         has_output = getattr(made, "pooler_output", None) is not None
-    except Exception:  # The network needs values of tensors; those that do have a pooler.
+    except Exception:  # the network reads values of tensors, and all known ones that do so have a pooler
         has_output = True
     finally:
         forget_meta()
@@ -335,16 +344,19 @@ def _taken(place: _Place, config: Any, features: str, *, trained: bool) -> str:
 
 
 def _vision_of(config: Any) -> Any:
-    """The part of transformers' configuration that is about images."""
+    """Return the part of transformers' configuration object that describes the image encoder."""
     return getattr(config, "vision_config", config)
 
 
 def _network(place: _Place, config: Any, *, trained: bool) -> nn.Module:
-    """The image encoder, as transformers makes it.
+    """Return the image encoder as transformers builds it.
+
+    Args:
+        trained: whether to load the checkpoint's weights.
 
     Raises:
-        ValueError: it has none, or its weights do not fill it.
-        OSError: its weights cannot be fetched.
+        ValueError: the model has no image encoder, or the checkpoint lacks some of its weights.
+        OSError: the weights cannot be fetched.
     """
     import torch
 
@@ -388,7 +400,13 @@ def _network(place: _Place, config: Any, *, trained: bool) -> nn.Module:
 
 
 def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: int, width: int | None) -> nn.Module:
-    """features(x) of the encoder, and a new classifier behind them."""
+    """Return a module that computes the encoder's features, with a new linear classifier after them.
+
+    Args:
+        how: output that is used as features: "pooled", "class" or "mean".
+        size: pixels per side of images.
+        width: number of features; None finds it by a pass.
+    """
     import torch
     from torch import nn
 
@@ -398,7 +416,7 @@ def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: i
     if own not in (None, size) and "interpolate_pos_encoding" in inspect.signature(body.forward).parameters:
         more["interpolate_pos_encoding"] = True
 
-    # A masked autoencoder shuffles its patches by a noise, which is their own order here.
+    # A masked autoencoder shuffles its patches by random noise; ascending numbers instead keep them in order.
     hides = "noise" in inspect.signature(body.forward).parameters
 
     class Checkpoint(nn.Module):
@@ -446,15 +464,15 @@ def build(
     weights: str = "trained",
     **options: Any,
 ) -> Any:
-    """The model (or, under `torch.device("meta")`, its shapes).
+    """Build the model (under `torch.device("meta")` only its shapes).
 
     Args:
-        features: what is taken of the encoder's output, of FEATURES.
+        features: which output of the encoder is used, one of FEATURES.
         weights: "trained", or "random" for the architecture alone.
-        options: fields of transformers' configuration; input_size: pixels per side that the network is given.
+        options: fields of transformers' configuration; `input_size` sets the pixels per side of the network's input.
 
     Raises:
-        ValueError: unknown name or option, or a size that it does not take.
+        ValueError: the name or an option is unknown, or the network does not take the size.
     """
     import torch
 
@@ -493,7 +511,7 @@ def build(
 
 
 def about(name: str, **options: Any) -> str:
-    """What is taken of a checkpoint, in a sentence."""
+    """Return a sentence that says which output, image size and normalisation of a checkpoint are used."""
     place = _place(name)
     trained = options.get("weights") != "random"
     how = _taken(place, _read_config(place), options.get("features", "auto"), trained=trained)
@@ -505,7 +523,7 @@ def about(name: str, **options: Any) -> str:
 
 
 def weights_of(name: str) -> Weights | None:
-    """Says where the weights lie, how large they are and under which licence."""
+    """Return where the weights are, how large they are and their licence, as far as known."""
     place = _place(name)
     licence, where = "", place.source if place.is_folder else f"{place.source} of the hub"
     with contextlib.suppress(OSError):
@@ -520,7 +538,7 @@ def weights_of(name: str) -> Weights | None:
         return Weights(where=where, licence=licence, megabytes=size / 1e6 or None, here=True)
     from huggingface_hub import HfApi
 
-    with contextlib.suppress(Exception), without_a_hub_that_nobody_knows():  # a plan is not stopped by it
+    with contextlib.suppress(Exception), without_a_hub_that_nobody_knows():  # an error must not stop a plan
         info = HfApi().model_info(place.source, revision=place.revision, files_metadata=True, timeout=METADATA_SECONDS)
         sizes = {one.rfilename: one.size or 0 for one in info.siblings or []}
         suffix = ".safetensors" if any(one.endswith(".safetensors") for one in sizes) else ".bin"
@@ -531,10 +549,10 @@ def weights_of(name: str) -> Weights | None:
 
 
 def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """The checkpoint with its own classifier; see `baselines._own_heads`.
+    """Return the checkpoint with its own classifier; see `baselines._own_heads`.
 
     Raises:
-        ValueError: it has none; a file of weights beside its own.
+        ValueError: the checkpoint has no classifier, or a file of other weights is given.
     """
     from baselines import _own_heads
 
@@ -550,7 +568,7 @@ def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
 
 
 def on_disk() -> list[str]:
-    """Checkpoints of transformers that the cache of the Hugging Face hub holds with their weights."""
+    """Return the names of transformers checkpoints whose weights are in the cache of the Hugging Face hub."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     found = set()

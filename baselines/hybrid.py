@@ -1,9 +1,10 @@
 """Hybrids: a ViT on the feature map of a ResNet (the paper's section 3.1 and appendix B).
 
 Names: R<depth>[x<width>]+ViT-<row>/<n>, where n is the *total* down-sampling, not a patch size: R50+ViT-B/16 has blocks
-[3, 4, 9], i.e. stage 4 removed and its blocks appended to stage 3, and 1x1 patches. The backbone is post-activation
-(ResNet-v1.5), unlike BiT's. R+ViT-Ti/16 is the released stem-only model: its name says 16, its total is 32 (stem 4,
-patch 8). Totals below 16 use a 3x3 stem and, unless a width is given, a quarter of the channels.
+[3, 4, 9], i.e. stage 4 is removed and its blocks are appended to stage 3, and 1x1 patches. The backbone is
+post-activation (ResNet-v1.5), unlike BiT's. R+ViT-Ti/16 is the released stem-only model: its name says 16, but its
+total down-sampling is 32 (stem 4, patch 8). Models with a total below 16 have a 3x3 stem and, unless a width is given,
+a quarter of the channels.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _FULL_STEM_FROM = 16
 
 
 def _parse(name: str) -> dict[str, Any] | None:
-    """Blocks, width, small stem, patch on the feature map and ViT row of a name; None if it is not one."""
+    """Parse a name into the ResNet's blocks per stage, width and small stem, the total down-sampling and the ViT's row;
+    None if it is not a hybrid's."""
     if name == _STEM_ONLY:
         return {"blocks": (), "width": 1.0, "small_stem": None, "total": 32, "row": "Ti"}
     match = _NAME.fullmatch(name)
@@ -42,7 +44,7 @@ def _parse(name: str) -> dict[str, Any] | None:
     if blocks is None or width is None:
         return None
     stem = 4 if total >= _FULL_STEM_FROM else (2 if total % 2 == 0 else 1)
-    while stem * 2 ** (len(blocks) - 1) > total and len(blocks) > 1:  # the paper's option (ii), repeated if need be
+    while stem * 2 ** (len(blocks) - 1) > total and len(blocks) > 1:  # the paper's option (ii), repeated if necessary
         blocks = (*blocks[:-2], blocks[-2] + blocks[-1])
     if total % (stem * 2 ** (len(blocks) - 1)):
         return None
@@ -51,13 +53,14 @@ def _parse(name: str) -> dict[str, Any] | None:
 
 
 def revision_of(name: str) -> int:
-    """2 where the stem is narrower than width 1: see `baselines.bit.revision_of`."""
+    """Return the revision of a name: 2 if its ResNet is narrower than width 1 (see `baselines.bit.revision_of`), else
+    1."""
     parts = _parse(name)
     return 2 if parts and parts["width"] < 1 else 1
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` is R<depth>[x<width>]+ViT-<row>/<total> and the ResNet's stride divides the total."""
+    """Return whether `name` is R<depth>[x<width>]+ViT-<row>/<total>, and the ResNet's stride divides the total."""
     return _parse(name) is not None
 
 
@@ -72,15 +75,15 @@ def build(
     blocks: int | None = None,
     **options: Any,
 ) -> VisionTransformer:
-    """A hybrid, initialised (or empty, under `torch.device("meta")`).
+    """Build a hybrid, initialised (without memory under `torch.device("meta")`).
 
     Args:
-        numerics: "official" or "timm": the epsilons of the backbone.
-        blocks: of each stage of the backbone, at most; None for those of the name.
+        numerics: "official" or "timm": whose epsilons the backbone has.
+        blocks: most blocks in each stage of the backbone; None for those of the name.
         options: fields of ViTConfig to override.
 
     Raises:
-        ValueError: unknown name or option, or an image that the total down-sampling does not divide.
+        ValueError: the name or an option is unknown, or the total down-sampling does not divide the image.
     """
     parts = _parse(name)
     if parts is None:

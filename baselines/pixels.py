@@ -1,4 +1,4 @@
-"""The floor: raw pixels as features. No parameters, no head, nothing to train."""
+"""The pixel baseline: raw pixels as features. It has no parameters and no head, and is not trained."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def build(
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> nn.Module:
-    """A module whose `features` are the pixels, flattened.
+    """Return a module whose `features` are the flattened pixels.
 
     Args:
-        num_classes: ignored, for there is no head: calling the module itself raises.
+        num_classes: ignored, because there is no head; calling the module itself raises NotImplementedError.
 
     Raises:
-        ValueError: unknown name, or any option.
+        ValueError: the name is unknown, or an option is given.
     """
     if options:
         raise ValueError(f"unknown option {', '.join(sorted(options))}; pixels have none")
@@ -41,7 +41,7 @@ def build(
     from vit.config import pair
 
     class Pixels(nn.Module):
-        """features(x_BCHW) -> x_BF with F = C x H x W; there is no classifier."""
+        """A model with features(x_BCHW) -> x_BF, F = C x H x W, and no classifier."""
 
         def __init__(self, num_features: int) -> None:
             super().__init__()
@@ -49,7 +49,7 @@ def build(
             self.head = nn.Identity()
 
         def init_weights(self, generator: torch.Generator | None = None) -> None:
-            """Nothing to initialise."""
+            """Do nothing: there are no weights."""
 
         def features(self, x_BCHW: torch.Tensor) -> torch.Tensor:
             return x_BCHW.flatten(1)
@@ -65,7 +65,7 @@ FAMILY = ModelFamily(
     label="Pixels",
     names=("pixels",),
     naming="pixels: the image itself as features; a suite only reads it",
-    trains=False,  # a suite only reads it
+    trains=False,  # a suite only evaluates it
     accepts=accepts,
     build=build,
 )

@@ -1,11 +1,12 @@
-"""The small ResNets of He et al. 2016, section 4.2, made for CIFAR: the ResNet of images of 28 to 64 px.
+"""The small ResNets of He et al. 2016, section 4.2, which were made for CIFAR: our ResNets for images of 28 to 64 px.
 
-Names: ResNet-<depth>[x<width>][-s2|-s4], as ResNet-20, ResNet-8x2-s4. Depth is 6 n + 2: a stem, three stages of n
-basic blocks (two 3x3 convolutions each) and a classifier; 16, 32 and 64 channels times the width. Options: norm=batch
-(theirs) or group; shortcut=pad (their option A, without weights) or conv (option B); blocks, of each stage at most.
+Names: ResNet-<depth>[x<width>][-s2|-s4], such as ResNet-20, ResNet-8x2-s4. The depth is 6 n + 2: a stem, three stages
+of n basic blocks (two 3x3 convolutions each) and a classifier; stages have 16, 32 and 64 channels times the width.
+Options: norm=batch (as He et al.) or group; shortcut=pad (their option A, without weights) or conv (option B); blocks,
+the most in each stage.
 
-The stem and the first stage keep the size, as theirs do. With -s2 the stem has stride 2, and with -s4 the first stage
-too: a quarter and a fourteenth of the multiplications, for short trainings on a CPU.
+The stem and the first stage keep the image's size, as in He et al. With -s2 the stem has stride 2, and with -s4 the
+first stage too: a quarter and a fourteenth of the multiplications, for short trainings on a CPU.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ OF_IMAGENET = (50, 152, 200)
 _NAME = re.compile(r"ResNet-(?P<depth>[1-9]\d*)(?:x(?P<width>\d+(?:\.\d+)?))?(?:-s(?P<strides>[24]))?")
 _NAMES = tuple(f"ResNet-{depth}" for depth in (8, 14, 20, 32, 44, 56, 110))
 _NAMES += ("ResNet-8-s2", "ResNet-14-s2", "ResNet-20-s2", "ResNet-8-s4", "ResNet-8x2-s4", "ResNet-14-s4")
-LONGEST = 1202  # the deepest of the paper
+LONGEST = 1202  # the largest depth in He et al.
 
 
 def _parse(name: str) -> dict[str, Any] | None:
-    """Blocks per stage, channels and strides of a name; None if it is not one."""
+    """Parse a name into blocks per stage, channels and strides; None if it is not a small ResNet's."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -48,7 +49,8 @@ def _parse(name: str) -> dict[str, Any] | None:
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` is ResNet-<depth>[x<width>][-s2|-s4] with depth 6 n + 2 and channels that are multiples of 4."""
+    """Return whether `name` is ResNet-<depth>[x<width>][-s2|-s4] with depth 6 n + 2 and channels that are multiples of
+    4."""
     return _parse(name) is not None
 
 
@@ -64,16 +66,16 @@ def build(
     blocks: int | None = None,
     **options: Any,
 ) -> BasicResNet:
-    """A ResNet, initialised (or empty, under `torch.device("meta")`).
+    """Build a small ResNet, initialised (without memory under `torch.device("meta")`).
 
     Args:
-        image_size: only checked: the network takes any size that survives its down-sampling.
-        norm: BatchNorm, or GroupNorm of four groups, whose features do not depend on a batch.
-        shortcut: between two sizes: option A (`pad`) or B (`conv`) of the paper.
-        blocks: of each stage, at most; None for those of the name.
+        image_size: only checked: the network takes any size from its total down-sampling on.
+        norm: BatchNorm, or GroupNorm of four groups, with which features do not depend on other images of a batch.
+        shortcut: shortcut between two sizes: option A (`pad`) or B (`conv`) of He et al.
+        blocks: most blocks in each stage; None for those of the name.
 
     Raises:
-        ValueError: unknown name or option, or an image smaller than the total down-sampling.
+        ValueError: the name or an option is unknown, or the image is smaller than the total down-sampling.
     """
     if options:
         raise ValueError(f"unknown option {', '.join(sorted(options))}; a ResNet has: norm, shortcut, blocks")

@@ -1,9 +1,9 @@
 """Every classification model of timm (Wightman 2019, Apache-2.0): timm:NAME[.TAG][+pretrained].
 
-Also timm:hf-hub:ORG/NAME and timm:local-dir:FOLDER, as timm itself takes them. Weights are timm's initial ones, unless
+Also timm:hf-hub:ORG/NAME and timm:local-dir:FOLDER, as in timm itself. Weights are timm's initial ones, unless
 "+pretrained" asks for trained ones. Normalisation is that of the model's pretrained configuration; images are enlarged
-to the smallest size that the network takes. Where its classifier is not one last layer (two heads whose outputs are
-averaged), features are timm's `forward_head(pre_logits=True)` and the model cannot be fine-tuned.
+to the smallest size that the network takes. If the classifier is not a single last layer (such as two heads whose
+outputs are averaged), features are timm's `forward_head(pre_logits=True)`, and the model cannot be fine-tuned.
 
 `timm_models.csv` has the names and costs of all of them: `vit-bench flops --list 'convnext*'`.
 """
@@ -21,25 +21,25 @@ from baselines.published import timm_costs
 from vit.model_family import Classifier, ModelFamily, Weights
 
 PREFIX, PRETRAINED = "timm:", "+pretrained"
-HUB = "models--timm--"  # begins the folders of timm's weights in the cache of the Hugging Face hub
+HUB = "models--timm--"  # prefix of the folders of timm's weights in the cache of the Hugging Face hub
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` has the form timm:…"""
+    """Return whether `name` has the form timm:…"""
     return name.startswith(PREFIX) and len(name) > len(PREFIX)
 
 
 def _parse(name: str) -> tuple[str, bool]:
-    """(what `timm.create_model` takes, whether pretrained)."""
+    """Parse a name into (model name for `timm.create_model`, whether pretrained weights are asked for)."""
     text = name.removeprefix(PREFIX)
     return text.removesuffix(PRETRAINED), text.endswith(PRETRAINED)
 
 
 def check(name: str) -> None:
-    """Refuse a name that nothing stands behind. Imports timm only for a name that the table does not have.
+    """Check that a model of this name exists. timm is imported only for a name that is not in the table.
 
     Raises:
-        ValueError: there is no such model or folder; suggests the nearest names.
+        ValueError: there is no such model or folder; the message suggests the nearest names.
     """
     source, _ = _parse(name)
     if source.startswith("local-dir:"):
@@ -56,19 +56,19 @@ def check(name: str) -> None:
 
 
 def architecture(name: str) -> str:
-    """timm's name of the architecture, without tag."""
+    """Return timm's name of a model's architecture, without tag."""
     source, _ = _parse(name)
     return (_stored(source)[1] if ":" in source else source).partition(".")[0]
 
 
 def created_by(name: str) -> tuple[str, dict[str, Any]]:
-    """The name and the arguments from which `timm.create_model` makes the network without its weights."""
+    """Return (name, arguments) with which `timm.create_model` makes the network without its weights."""
     source, _ = _parse(name)
     return _stored(source)[1:] if ":" in source else (source, {})
 
 
 def _stored(source: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
-    """(pretrained configuration, architecture, arguments) of hf-hub:ORG/NAME or local-dir:FOLDER."""
+    """Return (pretrained configuration, architecture, arguments) of hf-hub:ORG/NAME or local-dir:FOLDER."""
     from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
 
     kind, where = parse_model_name(source)
@@ -79,7 +79,7 @@ def _stored(source: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
 
 
 def label_of(name: str) -> str:
-    """timm's own family (the module of the architecture), such as "timm:convnext"."""
+    """Return the label of a model: timm's own family (the architecture's module), such as "timm:convnext"."""
     base = architecture(name)
     if base in timm_costs.table():
         return f"timm:{timm_costs.table()[base]['family']}"
@@ -89,7 +89,7 @@ def label_of(name: str) -> str:
 
 
 def identity(name: str) -> dict[str, str]:
-    """Versions and files that a network depends on: the version of timm, and the content of a local folder."""
+    """Return what a network depends on: the version of timm, and digests of the files of a local folder."""
     from importlib.metadata import version
 
     source, pretrained = _parse(name)
@@ -104,7 +104,7 @@ def identity(name: str) -> dict[str, str]:
 
 
 def input_size(name: str) -> int:
-    """Pixels per side of the images that the model was made for."""
+    """Return the pixels per side of the images that the model was made for."""
     base = architecture(name)
     if not _parse(name)[1] and base in timm_costs.table():
         return int(timm_costs.table()[base]["image_size"])
@@ -112,7 +112,7 @@ def input_size(name: str) -> int:
 
 
 def on_disk() -> list[str]:
-    """Models whose trained weights the cache of the Hugging Face hub holds."""
+    """Return the names of the models whose trained weights are in the cache of the Hugging Face hub."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     files = (
@@ -122,7 +122,7 @@ def on_disk() -> list[str]:
 
 
 def weights_of(name: str) -> Weights | None:
-    """Says where the weights lie, how large they are (in float32) and under which licence, by timm's configuration."""
+    """Return where the weights are, how large they are (in float32) and their licence, by timm's configuration."""
     source, config = _parse(name)[0], _config(name)
     if source.startswith("local-dir:"):
         files = [*Path(source.removeprefix("local-dir:")).glob("*.safetensors")]
@@ -142,7 +142,7 @@ def weights_of(name: str) -> Weights | None:
 
 
 def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """The network with its own classifier; see `baselines._own_heads`."""
+    """Return the network with its own classifier; see `baselines._own_heads`."""
     from baselines import _own_heads
 
     check(name)
@@ -152,7 +152,7 @@ def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
 
 
 def _config(name: str) -> dict[str, Any]:
-    """The pretrained configuration: input size, mean, std, …"""
+    """Return timm's pretrained configuration of a model: input size, mean, std, …; {} without one."""
     from timm.models import get_pretrained_cfg
 
     source, _ = _parse(name)
@@ -163,13 +163,14 @@ def _config(name: str) -> dict[str, Any]:
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
-    """The model (or, under `torch.device("meta")`, its shapes).
+    """Build the model (under `torch.device("meta")` only its shapes).
 
     Args:
-        options: of `timm.create_model`; input_size: pixels per side that the network is given, whatever the images.
+        options: arguments of `timm.create_model`; `input_size` sets the pixels per side of the network's input,
+            whatever the size of images.
 
     Raises:
-        ValueError: unknown name or option, or a size that it does not take.
+        ValueError: the name or an option is unknown, or the network does not take the size.
     """
     import sys
 
@@ -197,7 +198,7 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
 
     sizes = [int(wanted)] if wanted else _outside.sizes_from(image_size, (config.get("input_size") or (224,))[-1])
     anatomy = _outside.anatomy_of(make, sizes=sizes, channels=channels, num_classes=num_classes or None, whole=whole)
-    on_meta = torch.get_default_device().type == "meta"  # which keeps no weights
+    on_meta = torch.get_default_device().type == "meta"  # weights would not be kept there
     fetches = pretrained and not on_meta
     with without_a_hub_that_nobody_knows() if fetches else nullcontext():
         network = make(anatomy.input_size, anatomy.channels, fetches)

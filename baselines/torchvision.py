@@ -1,6 +1,6 @@
 """Every classification model of torchvision (BSD-3-Clause): torchvision:NAME[+pretrained].
 
-Images get the normalisation of ImageNet, which all of them are made for; grey ones are given as three equal channels.
+Images are normalised as for ImageNet, which all these models are made for; grey images become three equal channels.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from vit.model_family import Classifier, ModelFamily, Weights
 PREFIX, PRETRAINED = "torchvision:", "+pretrained"
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 OWN_SIZE = 224
-SIZE_ARGUMENT = {"vision_transformer": "image_size", "maxvit": "input_size"}  # by module
-AUXILIARY = ("googlenet", "inception")  # modules of models that would give more outputs in training
+SIZE_ARGUMENT = {"vision_transformer": "image_size", "maxvit": "input_size"}  # module -> argument for the image size
+AUXILIARY = ("googlenet", "inception")  # modules of models that return further (auxiliary) outputs in training
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` has the form torchvision:…"""
+    """Return whether `name` has the form torchvision:…"""
     return name.startswith(PREFIX) and len(name) > len(PREFIX)
 
 
@@ -29,7 +29,7 @@ def _parse(name: str) -> tuple[str, bool]:
 
 
 def _builder(base: str) -> Any:
-    """torchvision's function of this name.
+    """Return torchvision's function that builds the model of this name.
 
     Raises:
         ValueError: torchvision is not installed, or has no such model.
@@ -47,39 +47,40 @@ def _builder(base: str) -> Any:
 
 
 def check(name: str) -> None:
-    """Refuse a name that nothing stands behind.
+    """Check that torchvision has a model of this name.
 
     Raises:
-        ValueError: there is no such model; suggests the nearest names.
+        ValueError: there is no such model; the message suggests the nearest names.
     """
     _builder(_parse(name)[0])
 
 
 def label_of(name: str) -> str:
-    """torchvision's own family (the module of the builder), such as "torchvision:resnet"."""
+    """Return the label of a model: torchvision's own family (the builder's module), such as "torchvision:resnet"."""
     return f"{PREFIX}{_builder(_parse(name)[0]).__module__.rpartition('.')[2]}"
 
 
 def identity(name: str) -> dict[str, str]:
-    """Versions that a network depends on: the version of torchvision."""
+    """Return what a network depends on: the version of torchvision."""
     from importlib.metadata import version
 
     return {"torchvision": f"version {version('torchvision')}"}
 
 
 def input_size(name: str) -> int:
-    """Pixels per side of the images that the model was made for."""
+    """Return the pixels per side of the images that the model was made for."""
     return OWN_SIZE
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
-    """The model (or, under `torch.device("meta")`, its shapes).
+    """Build the model (under `torch.device("meta")` only its shapes).
 
     Args:
-        options: of torchvision's builder; input_size: pixels per side that the network is given, whatever the images.
+        options: arguments of torchvision's builder; `input_size` sets the pixels per side of the network's input,
+            whatever the size of images.
 
     Raises:
-        ValueError: unknown name or option, or a size that it does not take.
+        ValueError: the name or an option is unknown, or the network does not take the size.
     """
     from torch import nn
     from torchvision import models
@@ -108,7 +109,7 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
     )
     weights = models.get_model_weights(base).DEFAULT if pretrained else None
     network: Any = make(anatomy.input_size, anatomy.channels, weights)
-    if kind == "inception":  # its builder gives it back when there are weights
+    if kind == "inception":  # with weights, its builder keeps the auxiliary output
         network.aux_logits, network.AuxLogits = False, None
     model = _outside.Outside(network, anatomy, mean=MEAN, std=STD)
     if pretrained:
@@ -117,7 +118,7 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
 
 
 def weights_of(name: str) -> Weights | None:
-    """Says where the default weights lie and how large they are."""
+    """Return where the default weights are and how large they are."""
     from torchvision import models
 
     weights = models.get_model_weights(_parse(name)[0]).DEFAULT
@@ -126,7 +127,7 @@ def weights_of(name: str) -> Weights | None:
 
 
 def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """The network with its own classifier; see `baselines._own_heads`."""
+    """Return the network with its own classifier; see `baselines._own_heads`."""
     from baselines import _own_heads
 
     check(name)
@@ -134,7 +135,7 @@ def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
 
 
 def on_disk() -> list[str]:
-    """Models whose default weights torch's cache holds."""
+    """Return the names of the models whose default weights are in torch's cache."""
     import torch
     from torchvision import models
 

@@ -1,7 +1,7 @@
-"""Published weights into our models, and ours out again: `load`, `save`.
+"""Load published weights into our models, and save our weights in published layouts: `load`, `save`.
 
-A file is loaded completely or not at all, and every tensor of it is accounted for. Works for ViT, hybrids and BiT: a
-model says by `checkpoint_entries(layout)` what its weights are called elsewhere.
+A file is loaded completely or not at all, and every tensor of it is accounted for. This works for ViT, hybrids and BiT:
+a model's method `checkpoint_entries(layout)` says what its weights are called in each layout.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _SHOWN = 8  # keys of each kind in an error message
 
 @dataclass(frozen=True, kw_only=True)
 class LoadReport:
-    """The result of a load.
+    """What `load` has done.
 
     Args:
-        layout: the layout found or asked for.
-        loaded: our names that were filled from the file.
-        fresh: our names left as they were (a new head).
-        dropped: keys of the file that were not wanted (its head).
+        layout: the layout that was found or asked for.
+        loaded: the model's tensors that were filled from the file.
+        fresh: the model's tensors that were left as they were (a new head).
+        dropped: keys of the file that were left out (its head).
         resized: one sentence per tensor that was fitted to another grid or patch size.
     """
 
@@ -55,14 +55,15 @@ def load(
     """Fill a model (with memory, i.e. not on the meta device) from a checkpoint.
 
     Args:
-        layout: "google", "timm", "torchvision", "own", or "auto" to tell by the keys.
-        resize: fit position tables to the model's grid and patch kernels to its patch size.
-        head: "fresh" leaves the classifier, and the hidden layer before it, as they are: for fine-tuning.
-        source_grid: rows and columns of tokens the checkpoint was trained with; needed where they are not square.
+        layout: "google", "timm", "torchvision", "own", or "auto" to detect it by the keys.
+        resize: whether to fit position tables to the model's grid, and patch kernels to its patch size.
+        head: "fresh" leaves the classifier, and the hidden layer before it, as they are, for fine-tuning.
+        source_grid: rows and columns of tokens that the checkpoint was trained with; needed if they are not square.
 
     Raises:
         FileNotFoundError: there is no such file.
-        CheckpointError: unreadable, foreign, or not fitting; the message says what would fix it. Nothing is changed.
+        CheckpointError: the file is unreadable, of an unknown layout, or does not fit the model; the message says what
+            would fix it. The model is not changed then.
     """
     if any(parameter.is_meta for parameter in model.parameters()):
         raise CheckpointError("the model is on the meta device: call model.to_empty(device=...) before loading")
@@ -90,7 +91,7 @@ def save(model: nn.Module, path: str | os.PathLike[str], *, layout: str = "safet
 
 
 def export(model: nn.Module, layout: str) -> dict[str, Tensor]:
-    """The tensors that `save` writes, by the layout's names.
+    """Return the tensors that `save` writes, by the layout's names.
 
     Raises:
         CheckpointError: the model has parts that the layout has no place for.
@@ -118,7 +119,7 @@ def _layout_of(names: set[str], path: Any) -> str:
 
 
 class _Fit:
-    """One load: collects what fits and what does not, then copies everything or raises."""
+    """The state of one `load`: collects what fits and what does not, then copies everything or raises an error."""
 
     def __init__(self, model: nn.Module, tensors: dict[str, Tensor], layout: str, path: Any) -> None:
         self.model, self.tensors, self.layout, self.path = model, dict(tensors), layout, path
@@ -133,7 +134,7 @@ class _Fit:
         self.resized: list[str] = []
 
     def drop_head(self, *, fresh: bool) -> None:
-        """Forget the classifier on both sides if it is to stay fresh; the file's, if the model has none."""
+        """Leave out the classifier of model and file if it is to stay fresh; only the file's if the model has none."""
         prefixes: tuple[str, ...] = ()
         if fresh:
             ours = {entry.ours for entry in self.entries if entry.ours.startswith(("head.", "pre_logits."))}
@@ -147,7 +148,7 @@ class _Fit:
             del self.tensors[name]
 
     def take(self, *, resize: bool, source_grid: tuple[int, int] | None) -> None:
-        """Match every entry with the file's tensors."""
+        """Match every entry with tensors of the file, and collect what is missing or has another shape."""
         if hasattr(self.model, "positions"):
             placed = fitted(self.model, self.tensors, self.layout, source_grid, resize)
             self.fitted |= placed.fitted
@@ -201,7 +202,7 @@ class _Fit:
                 )
 
     def copy(self) -> LoadReport:
-        """Fill the model, or raise if anything does not fit."""
+        """Fill the model; raise CheckpointError if anything does not fit."""
         unexpected = sorted(self.tensors)
         if self.missing or unexpected or self.misshaped:
             raise self._error(unexpected)
@@ -235,7 +236,7 @@ class _Fit:
         )
 
     def _guess(self, unexpected: list[str]) -> None:
-        """A likely reason for keys that are missing or left over."""
+        """Add hints on the likely reasons for keys that are missing or left over."""
         missing = self.missing
 
         def some(names: list[str], *parts: str) -> bool:

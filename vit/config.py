@@ -1,8 +1,8 @@
-"""A Vision Transformer as data: the configuration, the table of variants and the grammar of names.
+"""Configurations of Vision Transformers: the class, the table of variants and the grammar of names. Imports no torch.
 
-Sources: the paper's Table 1 (B, L, H), Touvron et al. 2021 / AugReg (Ti, S), Zhai et al. 2022 (g, G), the paper's
-Figure 4 (b), Hassani et al. 2021 (Lite-2 ... Lite-7: ViT-Lite of Compact Transformers). The rows `atto` ... `mini` are
-ours, for studies of 28-32 px images on a CPU. No torch here.
+Sources of the variants: the paper's Table 1 (B, L, H), Touvron et al. 2021 / AugReg (Ti, S), Zhai et al. 2022 (g, G),
+the paper's Figure 4 (b), Hassani et al. 2021 (Lite-2 ... Lite-7: ViT-Lite of Compact Transformers). The rows `atto` ...
+`mini` are ours, for studies of 28-32 px images on a CPU.
 """
 
 from __future__ import annotations
@@ -31,38 +31,41 @@ CHOICES = {
 
 
 def pair(size: Size) -> tuple[int, int]:
-    """A size as (height, width); one number means a square."""
+    """Return a size as (height, width); one number means a square."""
     return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig:
-    """One Vision Transformer. Sizes are (height, width) in pixels; a single int means a square.
+    """The configuration of one Vision Transformer. Sizes are (height, width) in pixels; a single int means a square.
 
     Args:
         patch_size: total down-sampling from pixels to tokens, whatever the stem: the number in the paper's names.
         head_dim: width of one attention head; None = width / heads. It need not divide the width.
         qkv_bias: whether queries, keys and values have a bias.
-        pooling: what the head sees: the class token, the mean of the patch tokens, or all of them side by side, which
-            serves networks so small that they cannot bring what 16 tokens know into one.
-        cls_token: whether there is a class token; None = only where it is pooled.
-        norm_after_pool: the last LayerNorm comes after pooling instead of before.
-        position: which position signal. `relative` adds query-dependent logits in every attention layer.
-        position_at: added once at the stem, at each layer with its own table, or at each layer with one table.
-            For `relative`, `shared` means one table for all layers, otherwise each layer has its own.
-        position_on_cls: learned-1d only: the table has a row for the class token (paper), or not (big_vision).
+        pooling: the head's input: the class token (`cls`), the mean of the patch tokens (`mean`), or all patch tokens
+            concatenated (`tokens`), for networks too small to gather the information of 16 tokens in one.
+        cls_token: whether there is a class token; None = only with pooling `cls`.
+        norm_after_pool: whether the last LayerNorm comes after pooling instead of before.
+        position: kind of position information. `relative` adds query-dependent logits in every attention layer.
+        position_at: where positions are added: once at the stem, at each layer with its own table (`every-layer`), or
+            at each layer with one common table (`shared`). For `relative`, `shared` means one table for all layers,
+            otherwise each layer has its own.
+        position_on_cls: for learned-1d: whether the table has a row for the class token (the paper) or not
+            (big_vision).
         position_std: standard deviation of a learned table at initialisation.
-        attention: `full` among all tokens; `axial`: every block is one along rows, then one along columns (D.6).
-        head: `mlp` puts a hidden layer with tanh before the classifier (the paper's, at pre-training only); `masked`
-            predicts the colours of corrupted patches instead of classes (see vit/masked.py).
-        masked_target: what it predicts of them: the mean colour, 4 x 4 colours, or pixels (appendix B.1.2).
-        head_width: its hidden width ("representation size"); None = width.
-        head_bias: constant the classifier's bias starts at (-10 for sigmoid pre-training on many classes).
-        stem: `patch` (one linear map), `conv` (see conv_stem), or `resnet` (a backbone handed to the model).
+        attention: `full` among all tokens; `axial`: each block becomes one along rows, then one along columns (D.6).
+        head: `linear` is a linear classifier; `mlp` puts a hidden layer with tanh before it (the paper's, at
+            pre-training only); `masked` predicts the colours of corrupted patches instead of classes (vit/masked.py).
+        masked_target: what the masked head predicts of a patch: the mean colour (`mean`), 4 x 4 colours (`small`), or
+            its pixels (appendix B.1.2).
+        head_width: width of the mlp head's hidden layer ("representation size"); None = width.
+        head_bias: initial value of the classifier's bias (-10 for sigmoid pre-training on many classes).
+        stem: `patch` (one linear map), `conv` (see conv_stem), or `resnet` (a backbone that is passed to the model).
         conv_stem: (channels, kernel, stride) of each convolution with BatchNorm and ReLU before the projection; () =
             3x3 of stride 2 for every factor of 2 in the patch size, channels doubling to the width (Xiao et al. 2021).
-        dropout: rate at the four sites of the official code.
-        dropout_weights: rate on the attention weights; the official code never uses it.
+        dropout: dropout probability at the four sites of the official code.
+        dropout_weights: dropout probability of the attention weights; the official code never uses it.
         gelu: `tanh` as in the official JAX code, `exact` (erf) as in timm and torchvision.
     """
 
@@ -159,30 +162,31 @@ class ViTConfig:
 
     @property
     def num_tokens(self) -> int:
-        """Sequence length in the encoder: patches plus the class token if there is one."""
+        """Sequence length in the encoder: the patches, and the class token if there is one."""
         rows, columns = self.grid
         return rows * columns + int(self.has_cls)
 
     @property
     def attention_width(self) -> int:
-        """Heads times head dimension: what queries, keys and values are projected to."""
+        """Width to which queries, keys and values are projected: heads x head dimension."""
         return self.width if self.head_dim is None else self.heads * self.head_dim
 
     @property
     def num_features(self) -> int:
-        """Width of what feeds the classifier."""
+        """Width of the classifier's input."""
         if self.pooling == "tokens":
             return self.width * math.prod(self.grid)
         return (self.head_width or self.width) if self.head == "mlp" else self.width
 
 
 def divisors(number: int) -> list[int]:
-    """All divisors, ascending."""
+    """Return all divisors of a number, ascending."""
     return [d for d in range(1, number + 1) if number % d == 0]
 
 
 def check_sizes(image_size: Size, patch_size: Size) -> None:
-    """Raise ValueError, with the sizes that would do, unless the patch divides the image in both directions."""
+    """Raise ValueError unless the patch divides the image in both directions; the message lists sizes that would
+    fit."""
     for side, image, patch in zip(("height", "width"), pair(image_size), pair(patch_size), strict=True):
         if patch < 1 or image < 1:
             raise ValueError(f"image {side} {image} px and patch {patch} px must be at least 1")
@@ -199,12 +203,12 @@ def _row(width: int, depth: int, heads: int, mlp_width: int, **more: Any) -> dic
     return {"width": width, "depth": depth, "heads": heads, "mlp_width": mlp_width, **more}
 
 
-# A unit-scale sine-cosine table makes ViTs this small learn far faster than N(0, 0.02) positions do.
+# With a sine-cosine table of unit scale, ViTs this small learn far faster than with N(0, 0.02) positions.
 _SMALL = {"position": "sincos-2d", "pooling": "mean"}
 _TINY = {"position": "sincos-2d", "pooling": "tokens"}
 
-# ViT-Lite as its authors' code has it, but for two things that stay those of ViT: an MLP's norm is not in the residual
-# stream, and weights begin as Xavier's. The authors' rates of dropout are for long trainings.
+# ViT-Lite as in its authors' code, except for two things that stay as in ViT: an MLP's norm is not in the residual
+# stream, and weights are initialised by Xavier's rule. The authors' dropout, which is for long trainings, is left out.
 _LITE = {"gelu": "exact", "norm_eps": 1e-5, "position_std": 0.2, "qkv_bias": False}
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -221,16 +225,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "Lite-7": _row(256, 7, 4, 512, **_LITE),
     "Ti": _row(192, 12, 3, 768),
     "S": _row(384, 12, 6, 1536),
-    "b": _row(384, 12, 12, 1536),  # Figure 4: B with hidden dimensions halved; depth and heads as in B
+    "b": _row(384, 12, 12, 1536),  # Figure 4: B with hidden dimensions halved; depth and heads are those of B
     "B": _row(768, 12, 12, 3072),
     "L": _row(1024, 24, 16, 4096),
-    "L-8": _row(1024, 8, 16, 2048),  # Figure 8: where its lines cross; the number of heads is L's, an assumption
+    "L-8": _row(1024, 8, 16, 2048),  # Figure 8: the point where its lines cross; the number of heads is assumed as L's
     "H": _row(1280, 32, 16, 5120),
     "g": _row(1408, 40, 16, 6144),
     "G": _row(1664, 48, 16, 8192),
 }
 
-# Well-known configurations of other code bases, one line each: overrides and the sizes they are usually built at.
+# Well-known configurations of other code bases, one line each, with the sizes that they are usually built at.
 _TORCH = {"gelu": "exact", "image_size": 224, "patch_size": 16, "channels": 3, "num_classes": 1000}
 _EARLY_CONVS = ((64, 3, 2), (128, 3, 2), (256, 3, 2), (512, 3, 2))
 _MNIST = {"image_size": 28, "patch_size": 7, "channels": 1, "num_classes": 10}
@@ -247,7 +251,7 @@ _NAME = re.compile(r"ViT-(?P<row>[A-Za-z]+(?:-\d+)?)/(?P<patch>[1-9]\d*)")
 
 
 def parse(name: str) -> dict[str, Any] | None:
-    """The overrides a name stands for ("ViT-B/16", a preset), or None if it is not a name of this grammar."""
+    """Return the fields of `ViTConfig` that a name stands for ("ViT-B/16", or a preset); None if it is no such name."""
     if name in PRESETS:
         return dict(PRESETS[name])
     match = _NAME.fullmatch(name)
@@ -257,10 +261,10 @@ def parse(name: str) -> dict[str, Any] | None:
 
 
 def config_for(name: str, **overrides: Any) -> ViTConfig:
-    """The configuration of a name; any field may be overridden.
+    """Return the configuration of a name; `overrides` replace any of its fields.
 
     Raises:
-        ValueError: unknown name or field, or sizes that do not fit each other.
+        ValueError: the name or a field is unknown, or sizes do not fit each other.
     """
     fields = parse(name)
     if fields is None:

@@ -1,4 +1,4 @@
-"""ViT as a model family: names, and how to build one. See the other families in `baselines/`."""
+"""The model family of Vision Transformers: their names, and how to build one. Other families are in `baselines/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vit.model import VisionTransformer
 
 
-_PATCHES = {  # of the registered names; a row that is not listed is registered with patch 16
+_PATCHES = {  # row -> patch sizes of the names that are registered; a row that is not listed has patch 16
     **dict.fromkeys(("atto", "femto", "pico-2"), (4, 7)),
     "pico": (4, 7, 14),
     "nano": (4, 7, 14),
@@ -32,7 +32,7 @@ _PATCHES = {  # of the registered names; a row that is not listed is registered 
 
 
 def accepts(name: str) -> bool:
-    """Whether `name` is ViT-<row>/<patch> or a preset."""
+    """Return whether `name` is ViT-<row>/<patch> or a preset."""
     return vit_config.parse(name) is not None
 
 
@@ -45,14 +45,14 @@ def build(
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> VisionTransformer:
-    """A ViT, initialised as in the paper (or empty, under `torch.device("meta")`).
+    """Build a ViT, initialised as in the paper (without memory under `torch.device("meta")`).
 
     Args:
-        generator: source of the initial weights; None = torch's global one.
+        generator: random generator of the initial weights; None = torch's global one.
         options: fields of ViTConfig to override.
 
     Raises:
-        ValueError: unknown name or option, or an image that the patch does not divide.
+        ValueError: the name or an option is unknown, or the patch does not divide the image.
     """
     from vit.model import VisionTransformer
 

@@ -1,4 +1,4 @@
-"""Reading and writing tensors by name. No file is ever unpickled with code in it; what a file is, its content decides.
+"""Read and write named tensors. The kind of a file is known by its content, and no code in a file is ever run.
 
 Formats: NumPy .npz (official checkpoints), safetensors, and torch's .pth / .pt / .bin through `weights_only`.
 """
@@ -17,14 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-UNSUSPICIOUS = 1 << 30  # bytes that any archive may unpack to
-MOST_COMPRESSED = 20  # bytes for one of the archive's; trained weights reach 1.1
+UNSUSPICIOUS = 1 << 30  # bytes that any archive may unpack to, however small it is
+MOST_COMPRESSED = 20  # largest compression ratio of a larger one; trained weights reach 1.1
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be used, with what would fix it.
+    """Raised for a checkpoint that cannot be used; the message says what would fix it.
 
-    Attributes `missing`, `unexpected` and `misshaped` list keys where the tensors do not match the model.
+    The attributes `missing`, `unexpected` and `misshaped` list keys where the tensors do not match the model.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class CheckpointError(ValueError):
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """All tensors of a file, on the CPU.
+    """Return all tensors of a file by name, on the CPU.
 
     Raises:
         FileNotFoundError: there is no such file.
-        CheckpointError: not a checkpoint, damaged, larger than it looks, or it holds objects that only unpickling could
-            read.
+        CheckpointError: the file is no checkpoint, is damaged, would unpack to far more than its size, or holds objects
+            that only unpickling could read.
     """
     path = Path(path)
     kind = sniff(path)
@@ -58,14 +58,14 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
         raise
     except MemoryError as error:
         raise CheckpointError(f"{path} does not fit into memory, or is damaged") from error
-    except Exception as error:  # damage raises what it hits: zlib.error, TokenError, SyntaxError, RuntimeError, …
+    except Exception as error:  # a damaged file may raise zlib.error, TokenError, SyntaxError, RuntimeError, …
         what = "is damaged or holds more than plain tensors, and was refused without running anything in it"
         raise CheckpointError(f"{path} {what} ({type(error).__name__}: {error})") from error
 
 
 def sniff(path: Path) -> str:
-    """The kind of a file by its first bytes: "npz", "safetensors", "torch" or "unknown"."""
-    if path.exists() and not path.is_file():  # a pipe would never end, nor would a device
+    """Return the kind of a file by its first bytes: "npz", "safetensors", "torch" or "unknown"."""
+    if path.exists() and not path.is_file():  # reading a pipe or a device might never end
         return "unknown"
     with open(path, "rb") as file:
         start = file.read(16)
@@ -74,15 +74,15 @@ def sniff(path: Path) -> str:
         return "npz" if all(name.endswith(".npy") for name in names) else "torch"
     if start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= path.stat().st_size:
         return "safetensors"
-    # A bare pickle is torch's format of before 2020; under any other name it is something in disguise.
+    # A bare pickle is torch's format of before 2020; with any other file ending it is not trusted.
     return "torch" if start[:1] == b"\x80" and path.suffix in (".pth", ".pt", ".bin", ".tar") else "unknown"
 
 
 def _members(path: Path) -> list[str]:
-    """Names in a zip archive, which .npz and .pth are.
+    """Return the names of the files in a zip archive (.npz and .pth are such).
 
     Raises:
-        CheckpointError: damaged, or it unpacks to far more than weights could.
+        CheckpointError: the archive is damaged, or would unpack to far more than weights could.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -101,7 +101,7 @@ def _read_npz(path: Path) -> dict[str, Tensor]:
 
 
 def _to_tensor(array: np.ndarray) -> Tensor:
-    """An array as a tensor; bfloat16, which NumPy stores as two-byte void, becomes bfloat16 again."""
+    """Convert an array to a tensor. bfloat16, which NumPy stores as two-byte void, becomes bfloat16 again."""
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
         return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(np.ascontiguousarray(array)).reshape(array.shape)
@@ -114,7 +114,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _read_torch(path: Path) -> dict[str, Tensor]:
-    if zipfile.is_zipfile(path):  # torch looks at no checksum
+    if zipfile.is_zipfile(path):  # checked here, because torch ignores checksums
         with zipfile.ZipFile(path) as archive:
             if (wrong := archive.testzip()) is not None:
                 raise CheckpointError(f"{path} is damaged: the checksum of {wrong!r} in it does not match")
@@ -143,8 +143,8 @@ def write_safetensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor
 
 
 def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file next to its final name, under a name that nobody else uses, then move it there: a reader never sees
-    half of it."""
+    """Write a file under a unique temporary name in the same folder, then rename it, so that no reader sees half of
+    it."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:

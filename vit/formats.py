@@ -1,7 +1,7 @@
-"""How other code bases name and lay out the same weights: one list of entries per layout, read in both directions.
+"""How other code bases name and lay out the same weights: a list of entries per layout, for reading and writing.
 
 Layouts: "google" (official .npz, after `normalise`), "timm", "torchvision", and "own" (the model's own names).
-Position tables are not entries: they may change shape, see vit/resize.py. Key tables: facts of vit_jax.
+Position tables have no entries, because they may change shape: see vit/resize.py. The keys are those of vit_jax.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ CLASS_KEY = {"google": "cls", "timm": "cls_token", "torchvision": "class_token"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of ours and the tensors it is stored as elsewhere.
+    """One tensor of a model, and the tensors that it is stored as in a file.
 
     Args:
         ours: name in the model's state_dict.
-        theirs: keys in the file, in the order of the lists below.
-        decode: their tensors -> ours.
-        encode: ours -> their tensors.
+        theirs: keys in the file, in the order of the lists of `decode` and `encode`.
+        decode: function from the file's tensors to the model's tensor.
+        encode: function from the model's tensor to the file's tensors.
     """
 
     ours: str
@@ -42,27 +42,27 @@ class Entry:
 
 
 def same(ours: str, theirs: str) -> Entry:
-    """Stored as it is."""
+    """Return the entry of a tensor that is stored as it is."""
     return Entry(ours, (theirs,), lambda t: t[0], lambda t: [t])
 
 
 def vector(ours: str, theirs: str) -> Entry:
-    """A vector; old files store GroupNorm's as (1, 1, 1, C)."""
+    """Return the entry of a vector. It is flattened on reading, since old files store GroupNorm's as (1, 1, 1, C)."""
     return Entry(ours, (theirs,), lambda t: t[0].flatten(), lambda t: [t])
 
 
 def linear(ours: str, theirs: str) -> Entry:
-    """flax keeps (in, out), torch (out, in)."""
+    """Return the entry of a linear layer's weight: flax stores (in, out), torch has (out, in)."""
     return Entry(ours, (theirs,), lambda t: t[0].t(), lambda t: [t.t()])
 
 
 def conv(ours: str, theirs: str) -> Entry:
-    """flax keeps HWIO, torch OIHW."""
+    """Return the entry of a convolution's weight: flax stores HWIO, torch has OIHW."""
     return Entry(ours, (theirs,), lambda t: t[0].permute(3, 2, 0, 1), lambda t: [t.permute(2, 3, 1, 0)])
 
 
 def norm(ours: str, theirs: str, *, scale: str = "scale", bias: str = "bias") -> list[Entry]:
-    """Scale and bias of a normalisation layer."""
+    """Return the entries of a normalisation layer: scale and bias."""
     return [vector(f"{ours}.weight", f"{theirs}/{scale}"), vector(f"{ours}.bias", f"{theirs}/{bias}")]
 
 
@@ -71,7 +71,8 @@ def _dense(ours: str, theirs: str) -> list[Entry]:
 
 
 def _attention(ours: str, theirs: str, heads: int, *, bias: bool) -> Iterator[Entry]:
-    """Kernels (D, H, E) for query, key, value and (H, E, D) for out; ours are one (3 H E, D) and one (D, H E)."""
+    """Yield the entries of attention. Files have kernels (D, H, E) for query, key and value, and (H, E, D) for the
+    output; a model has one weight (3 H E, D) and one (D, H E)."""
     kernels = tuple(f"{theirs}/{part}/kernel" for part in ("query", "key", "value"))
     biases = tuple(f"{theirs}/{part}/bias" for part in ("query", "key", "value"))
 
@@ -96,11 +97,11 @@ def _attention(ours: str, theirs: str, heads: int, *, bias: bool) -> Iterator[En
 
 
 def entries(layout: str, names: Iterable[str], config: ViTConfig, backbone: Sequence[Entry] = ()) -> list[Entry]:
-    """How a layout stores a ViT, position tables aside.
+    """Return the entries of a ViT in a layout, without position tables.
 
     Args:
-        names: of the model's state_dict.
-        backbone: of its ResNet, in this layout.
+        names: names in the model's state_dict.
+        backbone: entries of its ResNet stem in this layout.
     """
     if layout == "google":
         return _google(config, backbone)
@@ -112,7 +113,8 @@ def entries(layout: str, names: Iterable[str], config: ViTConfig, backbone: Sequ
 
 
 def _google(config: ViTConfig, backbone: Sequence[Entry]) -> list[Entry]:
-    """The official .npz, in its original numbering (LayerNorm_0, attention 1, LayerNorm_2, MLP 3)."""
+    """Return the entries of the official .npz, in its original numbering (LayerNorm_0, attention 1, LayerNorm_2, MLP
+    3)."""
     made = [conv("embed.proj.weight", "embedding/kernel"), vector("embed.proj.bias", "embedding/bias")]
     if config.has_cls:
         made.append(same("cls", "cls"))
@@ -134,7 +136,8 @@ def _google(config: ViTConfig, backbone: Sequence[Entry]) -> list[Entry]:
 
 
 def renamed(names: Iterable[str], rules: list[tuple[str, str]]) -> list[Entry]:
-    """Entries for a layout that differs in names only: the first rule (pattern, replacement) that matches applies."""
+    """Return the entries of a layout that differs in names only. For each name the first rule (pattern, replacement)
+    that matches is applied."""
     made = []
     for name in names:
         if name.startswith("positions."):
@@ -176,12 +179,12 @@ def _torchvision_rules(config: ViTConfig) -> list[tuple[str, str]]:
 
 
 def own(names: Iterable[str]) -> list[Entry]:
-    """Entries under the model's own names: what `save(layout="safetensors")` writes."""
+    """Return entries with the model's own names, which `save(layout="safetensors")` writes."""
     return [same(name, name) for name in names]
 
 
 def detect(names: set[str]) -> str | None:
-    """The layout a file's keys are in, or None."""
+    """Return the layout that a file's keys belong to; None if unknown."""
     if any(re.search(r"(^|/)(embedding|root_block/standardized_conv2d(_\d+)?)/kernel$", name) for name in names):
         return "google"
     if "patch_embed.proj.weight" in names:
@@ -202,7 +205,8 @@ _BIG_VISION = {
 
 
 def normalise(tensors: dict[str, Tensor], layout: str) -> dict[str, Tensor]:
-    """Bring the dialects of a layout to one: prefixes, big_vision's numbering, stacked blocks, old names."""
+    """Convert the variants of a layout to one: remove prefixes, and convert big_vision's numbering, stacked blocks and
+    old names."""
     if layout == "torchvision":
         numbers = {"linear_1": "0", "linear_2": "3"}  # names before torchvision 0.14
         return _renamed_keys(tensors, r"(?<=\.mlp\.)linear_[12](?=\.)", lambda m: numbers[m[0]])
@@ -229,7 +233,8 @@ def _renamed_keys(tensors: dict[str, Tensor], pattern: str, new: Callable[[re.Ma
 
 
 def _unstacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Blocks that were scanned over are stored as one array with a leading depth axis."""
+    """Split blocks that flax ran in a scan, which are stored as one array with a leading axis of depth; return tensors
+    by name."""
     stacked = "Transformer/encoderblock/"
     single: dict[str, Tensor] = {}
     for name, tensor in tensors.items():

@@ -1,8 +1,8 @@
-"""The weights and attention of a trained ViT: the paper's section 4.5 and appendices D.7 and D.8, as numbers.
+"""Inspect the weights and attention of a trained ViT, as in the paper's section 4.5 and appendices D.7 and D.8.
 
-Attention weights are recomputed from a block's queries and keys while hooks are set; the network computes as always,
-by whatever kernel it uses. Shapes: B images, H heads, N tokens, R rows and S columns of the grid, P patches (R S), D
-width, C channels, K components.
+Attention weights are recomputed in forward hooks from each layer's queries and keys; the network itself computes as
+always, by whatever kernel it uses. Shapes: B images, H heads, N tokens, R rows and S columns of the grid, P patches
+(R S), D width, C channels, K components.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from vit.layers import Attention
 
 @contextmanager
 def captured(model: nn.Module) -> Iterator[list[Tensor]]:
-    """Inside, every forward pass adds the attention weights_BHNN of its layers to the list, in the order in which they
-    compute. For test mode."""
+    """Inside the `with` block, every forward pass appends the attention weights_BHNN of each layer to the yielded list,
+    in the order of layers. The model should be in eval mode."""
     weights: list[Tensor] = []
 
     @torch.no_grad()
@@ -41,16 +41,17 @@ def captured(model: nn.Module) -> Iterator[list[Tensor]]:
 
 
 def pixel_distances(grid: tuple[int, int], patch: tuple[int, int]) -> Tensor:
-    """Distances between the centres of all pairs of patches in pixels, (P, P)."""
+    """Return the distances in pixels between the centres of all pairs of patches: (P, P)."""
     rows, columns = torch.meshgrid(*(torch.arange(n) * p for n, p in zip(grid, patch, strict=True)), indexing="ij")
     place_P2 = torch.stack([rows.flatten(), columns.flatten()], 1).double()
     return torch.cdist(place_P2, place_P2)
 
 
 def attention_distance(weights_BHNN: Tensor, *, grid: tuple[int, int], patch: tuple[int, int]) -> Tensor:
-    """Mean distance in pixels between a query patch and what it attends to, weighted by attention: one per head, (H,).
+    """Return for each head the mean distance in pixels between a query patch and the patches that it attends to,
+    weighted by attention: (H,).
 
-    Mean over images and queries. A class token is left out: as a query, and as a key, where the other weights of its
+    The mean is over images and queries. A class token is left out as a query and as a key; the remaining weights of a
     query are scaled to sum to 1.
     """
     patches = grid[0] * grid[1]
@@ -60,14 +61,16 @@ def attention_distance(weights_BHNN: Tensor, *, grid: tuple[int, int], patch: tu
 
 
 def rollout(layers: Sequence[Tensor], *, grid: tuple[int, int], cls: bool) -> Tensor:
-    """Attention roll-out (Abnar & Zuidema 2020; the paper's D.8): how much each patch enters the output, (B, R, S).
+    """Return the attention roll-out (Abnar & Zuidema 2020; the paper's D.8): how much each patch contributes to the
+    output, (B, R, S), summing to 1 over patches.
 
-    Per layer: the mean over heads, the identity added for the residual connection, rows scaled to sum to 1; the product
-    over layers. Read at the class token, or at the mean over patches where those are averaged; sums to 1 over patches.
+    For each layer the weights are averaged over heads, the identity is added for the residual connection, and rows are
+    scaled to sum to 1; layers are multiplied. The result is the class token's row, or the mean over tokens if there is
+    none.
 
     Args:
-        layers: weights_BHNN of every layer, the first first.
-        cls: whether the first token is a class token, which is read.
+        layers: weights_BHNN of every layer, in order.
+        cls: whether the first token is a class token.
     """
     joint_BNN = torch.eye(layers[0].shape[-1], dtype=torch.float64)
     for weights_BHNN in layers:
@@ -79,29 +82,31 @@ def rollout(layers: Sequence[Tensor], *, grid: tuple[int, int], cls: bool) -> Te
 
 
 def principal_components(filters_DCRS: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """The first principal components of a layer's filters as unit images x_KCRS, and their shares of the variance."""
+    """Return the first principal components of a layer's filters, as images of unit norm x_KCRS, and the fraction of
+    the variance that each explains (K,)."""
     flat = filters_DCRS.double().flatten(1)
     _, scale, components = torch.linalg.svd(flat - flat.mean(0), full_matrices=False)
     number = min(number, len(scale))
-    # a component has no sign: its largest entry is made positive
+    # the sign of a component is arbitrary: make its largest entry positive
     sign = components.gather(1, components.abs().argmax(1, keepdim=True)).sign()
     shares = scale**2 / (scale**2).sum().clamp_min(torch.finfo(torch.float64).tiny)
     return (components * sign)[:number].reshape(number, *filters_DCRS.shape[1:]), shares[:number]
 
 
 def first_filters(model: nn.Module) -> Tensor | None:
-    """Weights of the first convolution, x_DCRS: a ViT's patch embedding, the stem of a ResNet or hybrid."""
+    """Return the weights of the first convolution, x_DCRS: a ViT's patch embedding, or the stem of a ResNet or hybrid;
+    None if there is none."""
     return next((m.weight.detach() for m in model.modules() if isinstance(m, nn.Conv2d)), None)
 
 
 def position_similarity(table_PD: Tensor) -> Tensor:
-    """Cosine similarity of all pairs of position embeddings, (P, P)."""
+    """Return the cosine similarity of all pairs of position embeddings: (P, P)."""
     unit_PD = nn.functional.normalize(table_PD.double(), dim=1)
     return unit_PD @ unit_PD.T
 
 
 def positions_of(model: Any) -> Tensor | None:
-    """The patches' position embeddings x_PD, of the first table; None where there is none."""
+    """Return the patches' position embeddings x_PD, from the model's first table; None if it has none."""
     if not len(getattr(model, "positions", ())):
         return None
     rows, columns = model.config.grid

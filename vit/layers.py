@@ -1,6 +1,6 @@
-"""The parts of a Vision Transformer: initialisers, from an image to tokens, position signals, the encoder's blocks.
+"""The parts of a Vision Transformer: initialisers, patch embedding, positions, and the encoder's blocks.
 
-Initialisers are pure functions of a torch.Generator, whatever device the parameter is on: numbers are drawn on the
+Initialisers are pure functions of a torch.Generator, whatever device the parameter is on: numbers are sampled on the
 generator's device in float32 and copied, so a seed gives the same model on every machine. Blocks are pre-norm (the
 paper's equations 2 and 3).
 
@@ -20,15 +20,15 @@ from torch.nn import functional as F
 
 from vit.config import ViTConfig, pair
 
-TEMPERATURE = 10_000.0  # of the sine-cosine table, as in MoCo v3 and big_vision
+TEMPERATURE = 10_000.0  # base of the frequencies of sine-cosine positions, as in MoCo v3 and big_vision
 
 
 # -- initialisation ----------------------------------------------------------------------------------------------------
 
 
 def allocate(module: nn.Module, device: torch.device) -> None:
-    """`module.to_empty(device=device)`, without torch's function for shapes on the meta device, which loads SymPy: half
-    a second of each process."""
+    """Do what `module.to_empty(device=device)` does, without torch's function for shapes on the meta device: that loads
+    SymPy, which takes half a second in each process."""
     module._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))
 
 
@@ -44,18 +44,19 @@ def _fill(parameter: Tensor, draw: Callable[[Tensor], Tensor], generator: torch.
 
 
 def normal(parameter: Tensor, std: float, generator: torch.Generator | None) -> None:
-    """N(0, std)."""
+    """Fill a parameter with samples of N(0, std²)."""
     _fill(parameter, lambda t: nn.init.normal_(t, std=std, generator=generator), generator)
 
 
 def xavier_uniform(parameter: Tensor, generator: torch.Generator | None) -> None:
-    """Xavier (Glorot) uniform for an (out, in) matrix, in place; also for a slice of one."""
+    """Fill an (out, in) matrix, or a slice of one, with Xavier (Glorot) uniform samples."""
     _fill(parameter, lambda t: nn.init.xavier_uniform_(t, generator=generator), generator)
 
 
 def lecun_normal(parameter: Tensor, generator: torch.Generator | None) -> None:
-    """flax's default: normal of variance 1 / fan_in, cut at two standard deviations, for (out, in, ...) weights."""
-    # 0.8796 is the standard deviation of a unit normal cut at +-2, which jax.nn.initializers divides out.
+    """Fill weights (out, in, ...) as flax does by default: normal of variance 1 / fan_in, truncated at two standard
+    deviations."""
+    # 0.8796 is the standard deviation of a unit normal truncated at +-2, which jax.nn.initializers divides out.
     std = math.sqrt(1 / math.prod(parameter.shape[1:])) / 0.87962566103423978
     _fill(
         parameter,
@@ -65,7 +66,7 @@ def lecun_normal(parameter: Tensor, generator: torch.Generator | None) -> None:
 
 
 def constant(parameter: Tensor | None, value: float) -> None:
-    """Fill with one value; a missing bias is no error."""
+    """Fill a parameter with one value; do nothing for None (a layer without bias)."""
     if parameter is not None:
         nn.init.constant_(parameter, value)
 
@@ -74,15 +75,17 @@ def constant(parameter: Tensor | None, value: float) -> None:
 
 
 def scaled(x_BCHW: Tensor) -> Tensor:
-    """uint8 pixels in [0, 255] -> float32 in [-1, 1]; other tensors as they are."""
+    """Convert uint8 pixels in [0, 255] to float32 in [-1, 1]; return other tensors as they are."""
     return x_BCHW.to(torch.float32).mul_(2.0 / 255.0).sub_(1.0) if x_BCHW.dtype == torch.uint8 else x_BCHW
 
 
 class Patches(nn.Module):
-    """x_BCHW, as `scaled` takes it and wherever its channels lie in memory -> flattened patches x_BNP in a dtype, each
-    in the order of a convolution's weights: channels, rows, columns."""
+    """Cuts x_BCHW (uint8 pixels or floats, in any memory format) into flattened patches x_BNP of a dtype.
 
-    compiles_alone = True  # one kernel, whose result a matrix product reads
+    Each patch is in the order of a convolution's weights: channels, rows, columns.
+    """
+
+    compiles_alone = True  # compiled as one kernel, whose result a matrix product reads
 
     def __init__(self, patch: tuple[int, int]) -> None:
         super().__init__()
@@ -95,10 +98,11 @@ class Patches(nn.Module):
 
 
 class Embed(nn.Module):
-    """x_BCHW -> x_BND: an optional feature extractor, then a convolution whose kernel equals its stride.
+    """The patch embedding x_BCHW -> x_BND: an optional convolutional stem, then a convolution whose kernel equals its
+    stride.
 
-    For a plain ViT that is the paper's linear projection of flattened patches (its equation 1), and computed so where
-    sums may be found in any order (`keeps_order`): as one matrix product.
+    For a plain ViT this is the paper's linear projection of flattened patches (its equation 1). It is computed as one
+    matrix product, unless sums must keep their order (`keeps_order`).
     """
 
     backbone: Any  # None, or a module with `stride`, `out_channels`, `init_weights` and `checkpoint_entries`
@@ -135,7 +139,8 @@ class Embed(nn.Module):
 
 
 class ConvStem(nn.Sequential):
-    """Convolution, BatchNorm, ReLU, repeated: Xiao et al. 2021, as torchvision's `conv_stem_configs`."""
+    """A convolutional stem: convolution, BatchNorm and ReLU, repeated (Xiao et al. 2021; torchvision's
+    `conv_stem_configs`)."""
 
     def __init__(self, channels: int, layers: tuple[tuple[int, int, int], ...]) -> None:
         blocks: list[nn.Module] = []
@@ -156,10 +161,12 @@ class ConvStem(nn.Sequential):
 
 
 class PositionTable(nn.Module):
-    """A table that is added to the tokens: `table()` -> x_1ND, with a row for the class token where there is one.
+    """Position embeddings that are added to the tokens: a call returns x_1ND, with a row for a class token if there is
+    one.
 
-    learned-1d: one learned vector per token. learned-2d: a row and a column vector of half the width each,
-    concatenated (the paper's D.4). sincos-2d: fixed, unit scale. The class token gets zeros in the two 2-d kinds.
+    Kinds: learned-1d is one learned vector per token; learned-2d is a learned vector per row and one per column, of
+    half the width each, concatenated (the paper's D.4); sincos-2d is a fixed sine-cosine table of unit scale. In the
+    two 2-d kinds the class token gets zeros.
     """
 
     weight: Tensor
@@ -206,9 +213,10 @@ class PositionTable(nn.Module):
 
 
 class RelativePosition(nn.Module):
-    """Learned vectors for the offsets between tokens, used as extra keys (the paper's D.4, after Shaw et al. 2018).
+    """Relative positions: learned vectors for the offsets between tokens, used as extra keys (the paper's D.4, after
+    Shaw et al. 2018).
 
-    1-dimensional: the offset is the difference of positions in the flattened sequence, class token first.
+    They are 1-dimensional: the offset is the difference of positions in the flattened sequence, class token first.
     """
 
     offset: Tensor
@@ -230,14 +238,15 @@ class RelativePosition(nn.Module):
         self.offset.copy_(index[:, None] - index[None, :] + self.num_tokens - 1)
 
     def forward(self, q_BHNE: Tensor) -> Tensor:
-        """Logits to add to those of the content: bias_BHNN. `q_BHNE` is already scaled."""
+        """Return bias_BHNN, to be added to the attention logits. `q_BHNE` is already scaled by 1 / sqrt(E)."""
         by_offset_BHNO = q_BHNE @ self.weight.t()
         index = self.offset[: q_BHNE.shape[2]].expand(*q_BHNE.shape[:2], -1, -1)
         return by_offset_BHNO.gather(-1, index)
 
 
 def sincos_2d(grid: tuple[int, int], width: int) -> Tensor:
-    """Fixed table of shape (1, N, D): sin x, cos x, sin y, cos y over width / 4 frequencies (big_vision, MoCo v3)."""
+    """Return a fixed position table (1, N, D): sin x, cos x, sin y and cos y at width / 4 frequencies each (as in
+    big_vision and MoCo v3)."""
     rows, columns = grid
     exponent = torch.arange(width // 4, dtype=torch.float64, device="cpu") / max(width // 4 - 1, 1)
     frequency = TEMPERATURE**-exponent
@@ -251,7 +260,7 @@ def sincos_2d(grid: tuple[int, int], width: int) -> Tensor:
 
 
 def prefers_plain_attention(q_BHNE: Tensor) -> bool:
-    """Whether matmul-softmax-matmul is the better choice than the fused kernel; the one place that decides.
+    """Decide whether attention is computed as matmul, softmax and matmul instead of by the fused kernel.
 
     On CPU the fused kernel's backward in bfloat16 is up to seven times slower than three plain operations, and equal
     in float32; forward only, and on GPUs, the fused kernel is as fast or faster and keeps no N x N matrix.
@@ -260,18 +269,21 @@ def prefers_plain_attention(q_BHNE: Tensor) -> bool:
 
 
 def keeps_order(x: Tensor) -> bool:
-    """Whether every sum is found in one fixed order: in float32 on a CPU, in which committed results were computed, and
-    where operations are only counted. Elsewhere what nobody reads is left out, which may change a last bit."""
+    """Decide whether every sum is computed in one fixed order, so that results are equal to the last bit.
+
+    This is so in float32 on a CPU, where committed results were computed, and on the meta device, where operations are
+    only counted. Elsewhere values that are not used are not computed, which may change a last bit of the others.
+    """
     return x.dtype == torch.float32 and x.device.type in ("cpu", "meta")
 
 
 def attend(
     q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, *, bias_BHNN: Tensor | None, dropout: float, scale: float = 1.0
 ) -> Tensor:
-    """softmax(scale q k^T + bias) v -> x_BHNE. Queries may be fewer than keys.
+    """Return softmax(scale q k^T + bias) v as x_BHNE. There may be fewer queries than keys.
 
     Args:
-        scale: 1 where `q` is already scaled by 1 / sqrt(E); the fused kernels scale for nothing.
+        scale: 1 if `q` is already scaled by 1 / sqrt(E); fused kernels scale at no cost.
     """
     if prefers_plain_attention(q_BHNE):
         logits_BHNN = q_BHNE @ k_BHNE.transpose(-2, -1) if scale == 1.0 else scaled_product(q_BHNE, k_BHNE, scale)
@@ -285,14 +297,16 @@ def attend(
 
 
 def scaled_product(q_BHNE: Tensor, k_BHNE: Tensor, scale: float) -> Tensor:
-    """scale q k^T -> x_BHNN. The product scales what it sums, so neither pass multiplies queries on their own."""
+    """Return scale q k^T as x_BHNN. The matrix product applies the scale itself, so that neither the forward nor the
+    backward pass multiplies the queries in an operation of its own."""
     q_bNE, k_bNE = q_BHNE.flatten(0, 1), k_BHNE.flatten(0, 1)
     ignored = q_BHNE.new_zeros(())
     return torch.baddbmm(ignored, q_bNE, k_bNE.mT, beta=0, alpha=scale).unflatten(0, q_BHNE.shape[:2])
 
 
 class _Linear(torch.autograd.Function):
-    """F.linear, whose backward pass sums the bias's gradient over the tokens of each image, then over images."""
+    """F.linear with a backward pass that sums the bias's gradient over the tokens of each image first, then over
+    images."""
 
     @staticmethod
     def forward(x_BNI: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:
@@ -311,15 +325,18 @@ class _Linear(torch.autograd.Function):
 
 
 def runs_on_cpu(x: Tensor) -> bool:
-    """Whether operations run one by one on a CPU, or are only counted; elsewhere they are compiled for a GPU, and what
-    suits that is done: the one place that decides."""
+    """Return whether operations run one by one on a CPU, or are only counted on the meta device. Elsewhere they are
+    compiled for a GPU, and layers choose the operations that suit a GPU."""
     return x.device.type in ("cpu", "meta")
 
 
 class Linear(nn.Linear):
-    """nn.Linear on x_BND. On a GPU a compiler sums the bias's gradient in the kernel that makes the gradient of the
-    output: one sum over all tokens would be a kernel of its own that reads all of that again. On a CPU, where nothing
-    is compiled, the two sums would take longer than one."""
+    """nn.Linear on x_BND, whose bias gradient is summed in two steps (`_Linear`) on a GPU.
+
+    There the compiler does the first sum in the kernel that computes the output's gradient; a single sum over all
+    tokens would be a kernel of its own that reads that gradient again. On a CPU, where nothing is compiled, two sums
+    would take longer than one.
+    """
 
     def forward(self, x_BND: Tensor) -> Tensor:
         alone = self.bias is None or x_BND.dim() != 3
@@ -340,7 +357,8 @@ class Attention(nn.Module):
         self.proj = nn.Linear(config.attention_width, config.width)
 
     def init_weights(self, generator: torch.Generator | None) -> None:
-        # Three separate draws: Xavier over the fused matrix would see a fan-out of 3 D and be sqrt(2) too small.
+        # The three parts are sampled separately: for the fused matrix Xavier would use a fan-out of 3 D, and its
+        # weights would be too small by a factor of sqrt(2).
         for slice_ in self.qkv.weight.data.chunk(3):
             xavier_uniform(slice_, generator)
         xavier_uniform(self.proj.weight, generator)
@@ -348,14 +366,15 @@ class Attention(nn.Module):
         constant(self.proj.bias, 0.0)
 
     def project(self, x_BND: Tensor, *, scaled: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, scaled by 1 / sqrt(E) unless told otherwise, keys and values, each x_BHNE."""
-        # cut along the last axis, so that the gradients are put together in the shape in which they are then summed
+        """Return queries (scaled by 1 / sqrt(E) if `scaled`), keys and values, each x_BHNE."""
+        # split along the last axis, so that the gradients are joined in the shape in which they are summed next
         parts = (part_BND.unflatten(2, (self.heads, -1)) for part_BND in self.qkv(x_BND).chunk(3, dim=2))
         q_BHNE, k_BHNE, v_BHNE = (part_BNHE.transpose(1, 2) for part_BNHE in parts)
         return q_BHNE * self.scale if scaled else q_BHNE, k_BHNE, v_BHNE
 
     def project_first(self, x_BND: Tensor, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries of the first `number` tokens, not scaled; keys and values of all: each x_BHNE."""
+        """Return the queries of the first `number` tokens, not scaled, and the keys and values of all tokens, each
+        x_BHNE."""
         width = self.heads * self.head_dim
         weight_q, weight_kv = self.qkv.weight.split((width, 2 * width))
         bias_q, bias_kv = (None, None) if self.qkv.bias is None else self.qkv.bias.split((width, 2 * width))
@@ -365,12 +384,12 @@ class Attention(nn.Module):
         return q_BnD.unflatten(2, (self.heads, self.head_dim)).transpose(1, 2), k_BHNE, v_BHNE
 
     def output(self, x_BHNE: Tensor) -> Tensor:
-        """The heads' results x_BHNE, put together and projected: x_BND."""
+        """Join the results of all heads, x_BHNE, and project them to x_BND."""
         return self.proj(x_BHNE.transpose(1, 2).flatten(2))
 
     def forward(self, x_BND: Tensor, relative: nn.Module | None = None, first: int | None = None) -> Tensor:
-        """Args: first: only these many tokens, at the beginning, are computed."""
-        outside = relative is not None or keeps_order(x_BND)  # scaled before attention: a pass over memory of its own
+        """Return the attention output x_BND; with `first`, only for this many tokens from the start."""
+        outside = relative is not None or keeps_order(x_BND)  # scale queries before attention, in a pass of its own
         if first is None:
             q_BHNE, k_BHNE, v_BHNE = self.project(x_BND, scaled=outside)
         else:
@@ -408,7 +427,7 @@ class Mlp(nn.Module):
 
 
 class Block(nn.Module):
-    """x + attention(norm(x)), then x + mlp(norm(x))."""
+    """A pre-norm encoder block: x + attention(norm(x)), then x + mlp(norm(x))."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -426,14 +445,16 @@ class Block(nn.Module):
         self.mlp.init_weights(generator)
 
     def forward(self, x_BND: Tensor, relative: nn.Module | None = None, first: int | None = None) -> Tensor:
-        """Args: first: only these many tokens, at the beginning, are computed; all are attended to."""
+        """Return the block's output x_BND; with `first`, only for this many tokens from the start, which still attend
+        to all."""
         attended_BND = self.attn(self.norm1(x_BND), relative, first)
         x_BND = (x_BND if first is None else x_BND[:, :first]) + self.drop1(attended_BND)
         return x_BND + self.drop2(self.mlp(self.norm2(x_BND)))
 
 
 class AxialBlock(nn.Module):
-    """A block along the rows of the grid, then one along its columns: attention and MLP each (the paper's D.6)."""
+    """Two encoder blocks in sequence, one with attention along the rows of the token grid, one along its columns (the
+    paper's D.6)."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -450,5 +471,5 @@ class AxialBlock(nn.Module):
 
 
 def along(block: nn.Module, x_BRSD: Tensor) -> Tensor:
-    """A block applied to each row on its own, whatever the number of rows."""
+    """Apply a block to each row x_SD of a grid of tokens separately; return x_BRSD."""
     return block(x_BRSD.flatten(0, 1)).unflatten(0, x_BRSD.shape[:2])

@@ -1,14 +1,15 @@
 """Masked patch prediction, the paper's preliminary self-supervision (sections 4.6 and B.1.2).
 
-Half of an image's patch embeddings are corrupted: 80 % become a learned mask token, 10 % the embedding of another patch
-of the image, 10 % stay. For each of them the network predicts one of the three targets of appendix B.1.2:
+Half of an image's patch embeddings are corrupted: 80 % of these become a learned mask token, 10 % the embedding of
+another patch of the image, and 10 % stay. For each of them the network predicts one of the three targets of appendix
+B.1.2:
 
-mean: the patch's mean colour in 3 bits per channel: 512 classes of RGB images; grey images have one channel, hence 8
-levels of mean intensity. small: the same of each of 4 x 4 parts of the patch, in parallel. pixels: all of its pixels,
-by their squared error.
+mean: the patch's mean colour in 3 bits per channel: 512 classes for RGB images; grey images have one channel, hence 8
+levels of mean intensity. small: the same for each of 4 x 4 parts of the patch, in parallel. pixels: all of its pixels,
+with the squared error as loss.
 
-Draws come from torch's generator, which the training step seeds, as those of dropout do. Shapes: B images, C channels,
-H and W pixels, N patches, M corrupted patches of an image, D width.
+Random numbers come from torch's default generator, which the training step seeds, as for dropout. Shapes: B images, C
+channels, H and W pixels, N patches, M corrupted patches of an image, D width.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-SHARE = 0.5  # of the patches that is corrupted
-MASKED, REPLACED = 0.8, 0.1  # of those; the rest is kept
-LEVELS = 8  # of each channel: 3 bits
-PARTS = {"mean": 1, "small": 4}  # target -> parts per side of a patch that have a colour each
+SHARE = 0.5  # fraction of the patches that are corrupted
+MASKED, REPLACED = 0.8, 0.1  # fractions of these that become the mask token, and another patch; the rest stays
+LEVELS = 8  # levels per colour channel: 3 bits
+PARTS = {"mean": 1, "small": 4}  # target -> parts per side of a patch whose mean colour is predicted
 
 
 class Regression(NamedTuple):
-    """A network's output that is judged by its squared error: values, and those that they should be."""
+    """Values that a network predicts, and the wanted ones; the loss is their squared error."""
 
     predicted: Tensor
     wanted: Tensor
@@ -35,7 +36,13 @@ class Regression(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Picked:
-    """Corrupted patches: their numbers, what is drawn for each (uniform in 0..1), and another patch of its image."""
+    """The patches of each image that are corrupted.
+
+    Attributes:
+        index_BM: their numbers.
+        draw_BM: a random number in [0, 1) for each, which decides how it is corrupted.
+        other_BM: for each the number of another patch of its image.
+    """
 
     index_BM: Tensor
     draw_BM: Tensor
@@ -43,12 +50,12 @@ class Picked:
 
 
 def num_colours(channels: int) -> int:
-    """Classes that are told apart: 512 for RGB, 8 for grey images."""
+    """Return the number of colour classes: 512 for RGB, 8 for grey images."""
     return LEVELS**channels
 
 
 def outputs(target: str, *, channels: int, patch: tuple[int, int]) -> int:
-    """Numbers that the head gives for a patch."""
+    """Return the number of outputs of the head per patch."""
     if target == "pixels":
         return channels * patch[0] * patch[1]
     return PARTS[target] ** 2 * num_colours(channels)
@@ -57,8 +64,8 @@ def outputs(target: str, *, channels: int, patch: tuple[int, int]) -> int:
 def judged(
     output_MK: Tensor, x_BCHW: Tensor, *, target: str, grid: tuple[int, int], picked: Picked
 ) -> tuple[Tensor, Tensor] | Regression:
-    """The head's output of the picked patches with what it should have been: a row and a class for every colour, or
-    values and pixels."""
+    """Return the head's outputs for the corrupted patches together with their targets: (logits, classes) with a row for
+    every predicted colour, or for the target "pixels" predicted and wanted values."""
     if target == "pixels":
         rows, columns = grid
         height, width = x_BCHW.shape[2] // rows, x_BCHW.shape[3] // columns
@@ -72,10 +79,10 @@ def judged(
 
 
 def pick(batch: int, grid: tuple[int, int], *, device: torch.device) -> Picked:
-    """Choose the patches of every image.
+    """Choose at random which patches of every image are corrupted, and how.
 
     Raises:
-        ValueError: a grid of one patch.
+        ValueError: the grid has a single patch.
     """
     patches = grid[0] * grid[1]
     if patches < 2:
@@ -88,7 +95,7 @@ def pick(batch: int, grid: tuple[int, int], *, device: torch.device) -> Picked:
 
 
 def corrupted(x_BND: Tensor, *, picked: Picked, mask_token: Tensor) -> Tensor:
-    """Patch embeddings with the picked ones corrupted."""
+    """Return the patch embeddings x_BND with the picked ones corrupted."""
     draw_BM1 = picked.draw_BM[..., None]
     new_BMD = torch.where(draw_BM1 < MASKED + REPLACED, _take(x_BND, picked.other_BM), of_picked(x_BND, picked))
     new_BMD = torch.where(draw_BM1 < MASKED, mask_token.to(x_BND.dtype), new_BMD)
@@ -96,13 +103,16 @@ def corrupted(x_BND: Tensor, *, picked: Picked, mask_token: Tensor) -> Tensor:
 
 
 def of_picked(x_BND: Tensor, picked: Picked) -> Tensor:
-    """The picked patches' rows x_BMD."""
+    """Return the rows of the picked patches: x_BMD."""
     return _take(x_BND, picked.index_BM)
 
 
 def colours(x_BCHW: Tensor, grid: tuple[int, int], *, parts: int = 1) -> Tensor:
-    """The class of every part of every patch, long (B, N, parts²): its mean in LEVELS steps per channel, the first
-    counting most."""
+    """Return the colour class of every part of every patch: long (B, N, parts²).
+
+    The class is the part's mean colour in LEVELS steps per channel, as a number with the first channel as its highest
+    digit.
+    """
     rows, columns = grid
     mean_BCRS = F.adaptive_avg_pool2d(x_BCHW.float(), (rows * parts, columns * parts))
     level_BCRS = ((mean_BCRS + 1) * (LEVELS / 2)).floor().clamp(0, LEVELS - 1).long()

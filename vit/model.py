@@ -1,4 +1,4 @@
-"""The Vision Transformer.
+"""The Vision Transformer as a torch module.
 
 Shapes: B images, C channels, H and W pixels, N tokens, D width, F features, K classes.
 """
@@ -31,18 +31,19 @@ if TYPE_CHECKING:
 
 
 class VisionTransformer(nn.Module):
-    """Images in [-1, 1] to class logits; where `takes_pixels`, also of uint8 pixels.
+    """A Vision Transformer from images in [-1, 1] to class logits; if `takes_pixels`, uint8 pixels are accepted too.
 
     Construction allocates nothing until the end; under `torch.device("meta")` it allocates nothing at all, and
     `model.to_empty(device=...)` followed by `model.init_weights(generator)` gives the same model later.
 
     Args:
-        config: everything about it.
-        backbone: for stem="resnet": a module x_BCHW -> map with `out_channels`, `stride`, `init_weights(generator)`.
-        generator: source of the initial weights; None = torch's global one.
+        config: the configuration.
+        backbone: only for stem="resnet": a module from x_BCHW to a feature map, with `out_channels`, `stride` and
+            `init_weights(generator)`.
+        generator: random generator of the initial weights; None = torch's global one.
 
     Raises:
-        ValueError: stem="resnet" without a backbone, or the reverse.
+        ValueError: stem="resnet" without a backbone, or a backbone with another stem.
     """
 
     def __init__(
@@ -86,7 +87,7 @@ class VisionTransformer(nn.Module):
         self.head = nn.Linear(config.num_features, classes) if classes else nn.Identity()
 
     def init_weights(self, generator: torch.Generator | None = None) -> None:
-        """The paper's initialisation, as a pure function of the generator's state."""
+        """Initialise all weights as in the paper. They depend only on the generator's state."""
         self.embed.init_weights(generator)
         constant(self.cls, 0.0)
         for module in (*self.positions, *self.relatives, *self.blocks):
@@ -102,12 +103,12 @@ class VisionTransformer(nn.Module):
             constant(self.head.bias, self.config.head_bias)
 
     def fill_buffers(self) -> None:
-        """Compute the tables that are not learned; needed after `to_empty` without `init_weights`."""
+        """Compute the tables that are not learned. Call this after `to_empty` if `init_weights` is not called."""
         for module in (*self.positions, *self.relatives):
             module.fill_buffers()  # type: ignore[operator]
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
-        """How a layout names these weights, position tables aside."""
+        """Return how the weights are stored in a checkpoint layout (see vit/formats.py), without position tables."""
         from vit import formats
 
         backbone = self.embed.backbone.checkpoint_entries(layout) if self.config.stem == "resnet" else ()
@@ -115,22 +116,22 @@ class VisionTransformer(nn.Module):
 
     @property
     def self_supervised(self) -> bool:
-        """Whether training takes its targets from the images: the labels are not used."""
+        """Whether training targets are computed from the images, and labels are not used."""
         return self.config.head == "masked"
 
     @property
     def takes_pixels(self) -> bool:
-        """Whether it takes uint8 pixels as well: those are scaled by the kernel that cuts them into patches."""
+        """Whether the model also accepts uint8 pixels; these are scaled by the kernel that cuts them into patches."""
         return self.embed.backbone is None and self.mask_token is None
 
     def tokens(
         self, x_BCHW: Tensor, *, corrupt: Callable[[Tensor], Tensor] | None = None, first: int | None = None
     ) -> Tensor:
-        """Encoder output x_BND before the last normalisation; the class token, if any, comes first.
+        """Return the encoder's output x_BND before the last normalisation; the class token, if any, comes first.
 
         Args:
-            corrupt: what is done to the patch embeddings before they get a position.
-            first: only these many tokens are read: the last block may leave the others out.
+            corrupt: function applied to the patch embeddings before positions are added.
+            first: the caller uses only this many tokens from the start, so the last block may leave the others out.
         """
         if tuple(x_BCHW.shape[-2:]) != self.config.image_size:
             raise ValueError(
@@ -157,7 +158,7 @@ class VisionTransformer(nn.Module):
         return x_BND
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """The input of the classifier, x_BF: the frozen representation of a linear probe."""
+        """Return the classifier's input x_BF, which is also the frozen representation for linear probes."""
         reads_cls = self.config.pooling == "cls"
         x_BND = self.tokens(x_BCHW, first=1 if reads_cls else None)
         if reads_cls:
@@ -171,7 +172,8 @@ class VisionTransformer(nn.Module):
         return x_BD if self.pre_logits is None else torch.tanh(self.pre_logits(x_BD))
 
     def forward(self, x_BCHW: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Class logits x_BK (features, where num_classes is 0); self-supervised: `vit.masked.judged`."""
+        """Return class logits x_BK (features if num_classes is 0); a self-supervised model returns outputs and targets,
+        as `vit.masked.judged` does."""
         if self.mask_token is None:
             return self.head(self.features(x_BCHW))
         from vit import masked

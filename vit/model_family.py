@@ -1,4 +1,4 @@
-"""The facts of a family of models: the one object that a file of models exports. Nothing else is asked of it."""
+"""The class of a model family: the one object that a file of models exports. Nothing else of such a file is used."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-PRETRAINED = "+pretrained"  # ends the name of a network from outside that comes with its weights
+PRETRAINED = "+pretrained"  # ending of the names of outside networks that come with trained weights
 
 
 def check_nothing(name: str) -> None:
-    """`ModelFamily.check` of a family that builds whatever it accepts."""
+    """Default of `ModelFamily.check`, for a family that can build every name it accepts: do nothing."""
 
 
 def no_more(name: str) -> Mapping[str, str]:
-    """`ModelFamily.identity` of models that depend on their code alone."""
+    """Default of `ModelFamily.identity`, for models that depend on their code alone: return nothing more."""
     return {}
 
 
 def any_size(name: str) -> int | None:
-    """`ModelFamily.input_size` of models that are made for no size in particular."""
+    """Default of `ModelFamily.input_size`, for models that are made for no particular size: return None."""
     return None
 
 
 def nothing_to_say(name: str, **options: object) -> str:
-    """`ModelFamily.about` of models that are taken as they are."""
+    """Default of `ModelFamily.about`, for models whose name says everything: return ""."""
     return ""
 
 
 def ends_in_pretrained(name: str) -> bool:
-    """`ModelFamily.comes_trained` of libraries whose networks come with weights where that is asked for."""
+    """Default of `ModelFamily.comes_trained`: return whether the name ends in "+pretrained"."""
     return name.endswith(PRETRAINED)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """The trained weights of a model, as far as it is known without fetching them.
+    """What is known of a model's trained weights without fetching them.
 
     Attributes:
         where: a repository, an address or a folder.
-        licence: as its publisher names it; "" where that is not known.
-        megabytes: of the file, 10^6 bytes.
-        here: whether it is on this disk.
-        gated: whether its publisher asks for terms to be accepted first.
+        licence: name of the licence as the publisher gives it; "" if unknown.
+        megabytes: size of the file in 10^6 bytes.
+        here: whether the file is on this machine's disk.
+        gated: whether the publisher's terms have to be accepted first.
     """
 
     where: str
@@ -63,13 +63,13 @@ class Classifier:
     """A checkpoint with the classifier that it was trained with.
 
     Attributes:
-        network: x_BCHW -> logits_BK.
-        prepare: an image of Pillow, as its file has it -> x_CHW.
-        classes: what each class is called, a WordNet id first; empty where nobody says.
-        num_classes: K.
+        network: module from x_BCHW to logits_BK.
+        prepare: function from a Pillow image, as its file has it, to x_CHW.
+        classes: names of each class, its WordNet id first; empty if unknown.
+        num_classes: number of classes, K.
         said: how images are prepared, in words.
-        published: test set and measure ("in1k_top1", "real_top1", "v2_top1", …) -> the published share.
-        publisher: who published these.
+        published: test set and metric ("in1k_top1", "real_top1", "v2_top1", …) -> published accuracy in [0, 1].
+        publisher: who published these accuracies.
     """
 
     network: nn.Module
@@ -82,7 +82,7 @@ class Classifier:
 
 
 def no_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """`ModelFamily.classifier` of families whose checkpoints are not known with one.
+    """Default of `ModelFamily.classifier`, for families whose checkpoints have no known classifier.
 
     Raises:
         ValueError: always.
@@ -91,37 +91,40 @@ def no_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
 
 
 def no_weights(name: str) -> Weights | None:
-    """`ModelFamily.weights_of` of models that come without any."""
+    """Default of `ModelFamily.weights_of`, for models without trained weights: return None."""
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFamily:
-    """A family of models: their names, and how one is built. Names are given to it without options.
+    """A family of models: their names, and how one is built. Its functions are given names without options.
 
     Attributes:
-        label: in figures and tables.
-        accepts: whether it builds a model of this name, listed or not.
-        build: (name, image_size=…, channels=…, num_classes=…, **options) -> the network. ValueError says which names,
-            sizes and options are allowed. On the meta device it gives shapes only.
-        names: shown in lists and suggestions.
-        revision: raised when a change gives other models. It is part of a result's identity.
-        revision_of: name -> its own revision, where a change gave other models of some names only; the higher counts.
-        naming: the rule of its names, for people.
-        rehearsed: options that cut its models to the least that runs the same code, for rehearsals of a study.
+        label: the family's name in figures and tables.
+        accepts: name -> whether the family builds a model of this name, listed or not.
+        build: (name, image_size=…, channels=…, num_classes=…, **options) -> the network. It raises ValueError, which
+            says which names, sizes and options are allowed. On the meta device it gives shapes only.
+        names: names that are shown in lists and suggestions.
+        revision: number that is raised when a change gives other models. It is part of a result's identity.
+        revision_of: name -> revision of this name, where a change gave other models for some names only; the higher of
+            the two counts.
+        naming: the rule by which names are formed, in words.
+        rehearsed: options that reduce its models to the least that runs the same code, for rehearsals of a study.
         trains: False for a model that has nothing to train.
-        has_dropout: whether `dropout` is an option of its models.
-        label_of: name -> its own label, where one file holds several architectures.
-        check: raises ValueError for a name of the right form that nothing stands behind.
+        has_dropout: whether its models have an option `dropout`.
+        label_of: name -> label, where one file holds several architectures.
+        check: function of a name that raises ValueError if the name has the right form but no such model exists.
         identity: name -> what else its results depend on: versions, digests of files.
         input_size: name -> pixels per side that the model was made for.
-        on_disk: names of models whose trained weights are on this machine, where they are otherwise fetched.
-        comes_trained: whether a model of this name comes with trained weights.
-        about: (name, **options) -> what is taken of a model from elsewhere, in words; "" where that is its name.
-        weights_of: name -> what fetching its trained weights takes; None without.
-        classifier: (name, checkpoint=FILE or None) -> the network with its own classifier; ValueError says why not.
-        source: name -> the file that the model is made in; None where that is the family's own.
-        module: the module that exports it; the registry fills it in.
+        on_disk: function that returns the names of models whose trained weights are on this machine; only for families
+            that fetch weights.
+        comes_trained: name -> whether this model comes with trained weights.
+        about: (name, **options) -> in words what is used of a model from elsewhere; "" if its name says it.
+        weights_of: name -> what is known of its trained weights; None if there are none.
+        classifier: (name, checkpoint=FILE or None) -> the network with its own classifier; ValueError says why there is
+            none.
+        source: name -> the file that defines the model; None if the family's own file does.
+        module: name of the module that exports the family; the registry fills it in.
     """
 
     label: str
@@ -148,10 +151,10 @@ class ModelFamily:
 
     @property
     def from_outside(self) -> bool:
-        """Whether its models are made elsewhere, so that there may be nothing behind a name."""
+        """Whether its models are defined outside the project, so that a name of the right form may not exist."""
         return self.check is not check_nothing
 
     @property
     def file(self) -> Path:
-        """The file that exports it."""
+        """The file that exports the family."""
         return Path(sys.modules[self.module].__file__ or "")

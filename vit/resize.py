@@ -1,4 +1,4 @@
-"""Fitting trained weights to another image or patch size, in and out of checkpoints and for fine-tuning.
+"""Fit trained weights to another image or patch size, when checkpoints are read or written and for fine-tuning.
 
 Position tables are the one part of a ViT whose shape depends on the image size. Shapes: N tokens, D width, O and I
 channels of a convolution, P and Q the old and the new kernel's sides.
@@ -17,16 +17,16 @@ from torch.nn import functional as F
 from vit import formats
 from vit.files import CheckpointError
 
-HEAD = ("head.", "pre_logits.")  # dropped before fine-tuning: classifier and hidden layer before it (section 3.1)
-_TABLE_TOLERANCE = 1e-4  # between a fixed table and one that another program computed in float32
+HEAD = ("head.", "pre_logits.")  # classifier and hidden layer before it: dropped before fine-tuning (section 3.1)
+_TABLE_TOLERANCE = 1e-4  # largest difference of a fixed table from one that another program computed in float32
 
 
 def resize_grid(table_1ND: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
     """Interpolate a position table from one grid of tokens to another: (1, N_old, D) -> (1, N_new, D).
 
-    Bilinear with the corners aligned, which is what the official code's `scipy.ndimage.zoom(..., order=1)` computes
-    (vit_jax/checkpoint.py). timm aligns pixel areas instead and differs visibly. Computed in float64, on the CPU: not
-    every device has it.
+    Interpolation is bilinear with the corners aligned, as in the official code's `scipy.ndimage.zoom(..., order=1)`
+    (vit_jax/checkpoint.py). timm aligns pixel areas instead and differs visibly. It is computed on the CPU in float64,
+    which not every device has.
     """
     if old == new:
         return table_1ND
@@ -36,10 +36,11 @@ def resize_grid(table_1ND: Tensor, old: tuple[int, int], new: tuple[int, int]) -
 
 
 def grid_of(num_tokens: int, hint: tuple[int, int] | None, target: tuple[int, int]) -> tuple[int, int]:
-    """The grid a table of `num_tokens` rows was made for: the hint, the target if it has as many tokens, else a square.
+    """Return the grid (rows, columns) that a table of `num_tokens` rows was made for: the hint if there is one, the
+    target if it has as many tokens, else a square.
 
     Raises:
-        ValueError: none of the three fits.
+        ValueError: the hint does not fit, or there is none and `num_tokens` is not a square.
     """
     if hint is not None:
         if hint[0] * hint[1] != num_tokens:
@@ -58,8 +59,8 @@ def grid_of(num_tokens: int, hint: tuple[int, int] | None, target: tuple[int, in
 def resize_patch_kernel(kernel_OIPP: Tensor, new: tuple[int, int]) -> Tensor:
     """Resize a patch embedding so that resized patches keep their embeddings (FlexiViT, section 3.4).
 
-    Patches are thought to be resized by bilinear interpolation x -> B x; the kernel becomes pinv(B^T) w, which leaves
-    <x, w> unchanged when the patch grows. Computed in float64 on the CPU.
+    If patches are resized by bilinear interpolation x -> B x, the kernel has to become pinv(B^T) w, which leaves <x, w>
+    unchanged when the patch grows. It is computed in float64 on the CPU.
     """
     old = (kernel_OIPP.shape[2], kernel_OIPP.shape[3])
     if old == new:
@@ -76,7 +77,15 @@ def resize_patch_kernel(kernel_OIPP: Tensor, new: tuple[int, int]) -> Tensor:
 
 @dataclass
 class Placed:
-    """The changes to the tables of one file."""
+    """The position tables of one checkpoint file, fitted to a model, and what did not fit.
+
+    Attributes:
+        fitted: the model's name of a table -> the table at the model's grid.
+        missing: names of tables that the file lacks.
+        misshaped: a sentence for each table that cannot be fitted.
+        resized: a sentence for each table that was resized.
+        hints: what the user can do, in sentences.
+    """
 
     fitted: dict[str, Tensor] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
@@ -86,7 +95,8 @@ class Placed:
 
 
 def exported(model: Any, layout: str) -> dict[str, Tensor]:
-    """The position table as other code bases keep it; fixed and two-dimensional ones are written out.
+    """Return a model's position table under the key of another code base's layout; empty without one. Fixed and
+    two-dimensional tables become one row per token.
 
     Raises:
         CheckpointError: the model has parts that the layout has no place for.
@@ -125,7 +135,7 @@ def fitted(
     source_grid: tuple[int, int] | None,
     resize: bool,
 ) -> Placed:
-    """Take the position tables out of `tensors`, fitted to the model's grid."""
+    """Remove the position tables from `tensors`, and return them fitted to the model's grid."""
     placed, state = Placed(), model.state_dict()
     ours = [name for name in state if name.startswith("positions.")]
     if layout == "own":
@@ -154,7 +164,7 @@ def fitted(
         _compare(placed, model, table_1ND, key)
         return placed
     if has_row and not model.config.position_on_cls and model.config.has_cls:
-        # The official conversion for models whose table leaves the class token out.
+        # This is the official conversion for models whose table has no row for the class token.
         tensors[class_key] = tensors[class_key].float() + table_1ND[:, :1]
         table_1ND, has_row = table_1ND[:, 1:], False
     _place(placed, model, ours[0], table_1ND, has_row, source_grid, resize)
@@ -162,7 +172,8 @@ def fitted(
 
 
 def _has_class_row(rows: int, grid: tuple[int, int], source_grid: tuple[int, int] | None) -> bool:
-    """Whether a table of `rows` begins with a row for the class token (big_vision's and some of timm's do not)."""
+    """Return whether a table of `rows` rows begins with one for the class token (big_vision's and some of timm's do
+    not)."""
     for tokens in (math.prod(source_grid or grid), math.isqrt(rows) ** 2):
         if rows in (tokens, tokens + 1):
             return rows == tokens + 1
@@ -178,7 +189,8 @@ def _place(
     source_grid: tuple[int, int] | None,
     resize: bool,
 ) -> None:
-    """Fit one learned table; `has_row` says whether the file's begins with the class token's."""
+    """Fit one learned table of a file to the model, and add the result to `placed`. `has_row` says whether the table
+    begins with a row for the class token."""
     wanted = tuple(model.state_dict()[name].shape)
     if name.endswith((".rows", ".columns")):
         fitted_table = resize_grid(table[None], (table.shape[0], 1), (wanted[0], 1))[0] if resize else table
@@ -205,7 +217,7 @@ def _place(
 
 
 def _compare(placed: Placed, model: Any, table_1ND: Tensor, key: str) -> None:
-    """A fixed table is not loaded; the file's must be the same one."""
+    """Check that a file's table equals the model's fixed one, which is not loaded; add what differs to `placed`."""
     fresh = type(model.positions[0])(model.config)
     if model.config.position == "sincos-2d":
         fresh.fill_buffers()
@@ -222,10 +234,10 @@ def _compare(placed: Placed, model: Any, table_1ND: Tensor, key: str) -> None:
 
 @torch.no_grad()
 def carry_over(source: nn.Module, target: nn.Module) -> nn.Module:
-    """Fill `target` with the trained body of `source`, and its classifier with zeros; works for any family.
+    """Fill `target` with the trained body of `source`, and its classifier with zeros; for models of any family.
 
-    Position tables are interpolated to the target's grid, the fixed ones too: a token keeps the position that its
-    place in the picture had, and none lies outside what the body was trained on (section 3.2).
+    Position tables are interpolated to the target's grid, fixed ones too: each place in the picture keeps its position,
+    and no position lies outside the range that the body was trained on (section 3.2).
 
     Returns:
         `target`.
@@ -255,7 +267,8 @@ def carry_over(source: nn.Module, target: nn.Module) -> nn.Module:
 
 
 def _fitted_tables(source: Any, target: Any, trained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The learned position tables at the target's grid; fixed ones, which no state holds, are put in place."""
+    """Return the learned position tables at the target's grid. Fixed tables, which no state dict holds, are changed in
+    the target directly."""
     for old, new in zip(source.positions, target.positions, strict=True):
         if new.kind == "sincos-2d":
             new.fixed.copy_(resize_grid(old.fixed, old.grid, new.grid))

@@ -1,4 +1,4 @@
-"""The paper's tables as data: what our numbers are compared with.
+"""The paper's tables as data, for comparison with our numbers.
 
 Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv 2010.11929 v2 (ICLR 2021); v1 has other exaFLOPs.
 Values are as printed: accuracies in percent, "+-" for the standard deviation, "*" for a number the paper itself quotes
@@ -41,19 +41,19 @@ CONTRADICTED: Mapping[tuple[str, int], str] = MappingProxyType(
 
 
 def table(name: str) -> list[dict[str, str]]:
-    """The rows of one table, all values as printed.
+    """Return the rows of one table, with all values as printed.
 
     Raises:
-        KeyError: no such table.
+        KeyError: there is no such table.
     """
     with (Path(__file__).parent / FILES[name]).open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
 def number(text: str) -> tuple[float | None, float | None]:
-    """A printed value as (value, standard deviation or None); (None, None) where nothing or NA is printed.
+    """Parse a printed value into (value, standard deviation or None); (None, None) where nothing or NA is printed.
 
-    "88.4/88.5*" gives its first number.
+    Of "88.4/88.5*" the first number is returned.
     """
     if text.strip() in ("", "NA"):
         return None, None
@@ -62,5 +62,6 @@ def number(text: str) -> tuple[float | None, float | None]:
 
 
 def model_name(printed: str) -> str:
-    """A name in Table 6 as this project's: "ResNet152x2" -> "R152x2", "R50x1+ViT-L/16" -> "R50+ViT-L/16"."""
+    """Convert a model's name in Table 6 to this project's: "ResNet152x2" -> "R152x2", "R50x1+ViT-L/16" ->
+    "R50+ViT-L/16"."""
     return printed.replace("ResNet", "R").replace("R50x1+", "R50+")

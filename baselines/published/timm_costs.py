@@ -1,4 +1,4 @@
-"""Names and costs of all of timm's models, as counted: a table that is read without timm and without torch."""
+"""Read the table of names and counted costs of all of timm's models. Neither timm nor torch is needed for this."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TABLE = Path(__file__).parent.with_name("timm_models.csv")
 
 @cache
 def table() -> dict[str, dict[str, str]]:
-    """Rows of the table, by name."""
+    """Return the table: model name -> row (column -> text)."""
     with open(TABLE, encoding="utf-8", newline="") as file:
         return {row["model"]: row for row in csv.DictReader(line for line in file if not line.startswith("#"))}
 
 
 def heading() -> str:
-    """The first line of the table: of what versions its numbers are."""
+    """Return the first line of the table, which says with which versions its numbers were counted."""
     with open(TABLE, encoding="utf-8") as file:
         return file.readline().removeprefix("#").strip()

@@ -1,4 +1,5 @@
-"""Adapted models: accuracy against the number of labelled images, one curve per data set, model and way."""
+"""Pre-trained models adapted to a data set of the user: accuracy over the number of labelled images, one curve for each
+data set, model and way of adapting (ridge regression, fine-tuning, …)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from bench.stats.intervals import Estimate, Samples, difference, estimate
 from bench.stats.paired import pair, resampled_error
 from bench.study.registry import PRETRAINED
 
-TASK = "adapt@"  # begins the tasks of `bench.tasks.adapt`; the way follows
-TUNED = "finetune"  # a task and a way
+TASK = "adapt@"  # beginning of the names of `bench.tasks.adapt`'s tasks; the way of adapting follows
+TUNED = "finetune"  # name of a task, and of a way of adapting
 WAYS = {
     "ridge": "ridge regression",
     "knn": "nearest neighbours",
@@ -23,7 +24,7 @@ WAYS = {
     TUNED: "fine-tuning everything",
 }
 
-EXPORTED = "timm:"  # begins the names of models of which `report --export` writes a file
+EXPORTED = "timm:"  # beginning of the names of models that `report --export` can write to a file
 USAGE = """\
 # vit-bench report --suite adapt --export model.pt
 import sys, timm, torch, PIL.Image, PIL.ImageOps
@@ -38,7 +39,7 @@ for path in sys.argv[1:]:
     x = torch.nn.functional.interpolate(x[None], saved["input_size"][1:], mode="bilinear", antialias=True)
     print(path, saved["classes"][model((x - saved["mean"]) / saved["std"]).argmax()], sep="\\t")
 """
-"""How the best model is used without this project, by timm alone: a test runs it as it stands."""
+"""A program that uses the best model without this project, with timm only; a test runs it as it is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -46,27 +47,31 @@ class Adapted:
     """A model adapted in one way.
 
     Attributes:
-        data: the set whose images are labelled.
-        metric: of `bench.core.metrics`; what follows is in it. Errors and pictures are of accuracy alone.
-        model: its name.
-        point: what was evaluated.
-        way: key of WAYS.
-        images: labelled images, ascending; a mean over draws. Fine-tuning has one number: all.
-        samples: at each number.
-        validation: accuracy within all labelled images, by cross-validation; None where that could not be done, and of
-            fine-tuning: the largest of several rates on few images would beat it by chance.
-        seconds: of the network's pass over all labelled images and the fit to them, or of fine-tuning with the choice
-            of its rate; None where they were not measured.
-        classes: how many there are.
-        errors: at all labelled images: class, class that it was taken for, how many test images.
+        data: the data set whose images are labelled, by a short name.
+        metric: a key of `bench.core.metrics.METRICS`; all scores here are in it. Errors and pictures are there only for
+            accuracy.
+        model: short name of the model.
+        point: the model, as evaluated.
+        way: how it was adapted, a key of WAYS.
+        images: numbers of labelled images, ascending; means over few-shot draws. Fine-tuning has one number: all.
+        samples: scores on the test images, at each number of labelled images.
+        validation: accuracy by cross-validation within all labelled images. None if that could not be done, and for
+            fine-tuning: there, the largest accuracy of several learning rates on few images would be high by chance.
+        seconds: time of the network's pass over all labelled images and of the fit to them, or of fine-tuning including
+            the choice of its learning rate; None if it was not measured.
+        classes: number of classes.
+        errors: with all labelled images: (class, class that was predicted, number of test images).
         classes_seen: (class, labelled images, how many of them are right in cross-validation, test images).
-        set_aside: labelled images that are copies of test images.
-        contrary: pairs of copies with different labels.
-        groups, test_groups: of labelled images, among which copies connect groups, and of test images; 0 where each
-            image stands alone.
-        labels: of mAP, (label, test images that have it, average precision with its ends, F1 with its ends).
-        recalls: (class, test images, share of them that are right, its interval's ends), of balanced accuracy.
-        pairs, surest: some of them, and the surest errors, as small pictures (`bench.tasks._photos`).
+        set_aside: number of labelled images that are copies of test images and were left out.
+        contrary: number of pairs of copies with different labels.
+        pairs: some of the `contrary` pairs, as small pictures (`bench.tasks._photos`).
+        surest: the errors that the model was most certain of, as small pictures.
+        level: of all intervals.
+        groups: number of groups of labelled images (copies connect groups); 0 if every image stands alone.
+        test_groups: the same of test images.
+        recalls: for balanced accuracy: (class, test images, recall, and the two ends of its interval).
+        labels: for mAP: (label, test images that have it, average precision and the two ends of its interval, F1 and
+            the two ends of its interval).
     """
 
     data: str
@@ -101,20 +106,21 @@ class Adapted:
 
     @property
     def merit(self) -> tuple[bool, float]:
-        """Models and ways are chosen by the largest: accuracy in validation, or else on the test images."""
+        """Sort key by which the best model and way are chosen, the largest first: the accuracy in cross-validation; if
+        there is none, that on the test images, which counts less."""
         known = self.validation is not None
         return known, self.validation if known else self.samples[-1].mean  # type: ignore[return-value]
 
 
 def metrics(evidence: Evidence) -> list[str]:
-    """Metrics that the scores of adapted models have, accuracy first."""
+    """Return the metrics in which adapted models were scored, accuracy first."""
     tasks = evidence.scores["task"].astype(str)
     found = {*evidence.scores["metric"][tasks.str.startswith(TASK)].astype(str)}
     return [metric for metric in METRICS if metric in found]
 
 
 def adapted(evidence: Evidence, metric: str = ACCURACY) -> tuple[Adapted, ...]:
-    """Every model in every way, the best first within each data set."""
+    """Return every model adapted in every way, sorted by data set, the best first."""
     tasks = evidence.scores["task"].astype(str)
     adapting_N = tasks.str.startswith(TASK)
     tuning_N = (tasks == TUNED) & evidence.scores["data"].isin(evidence.scores["data"][adapting_N])
@@ -133,7 +139,7 @@ def adapted(evidence: Evidence, metric: str = ACCURACY) -> tuple[Adapted, ...]:
         for measure, rows in mine.groupby("measure", observed=True):
             numbers = rows.groupby("shots", observed=True)["num_support"].mean()
             sampled = {n: s for n in numbers.index if (s := evidence.samples(point, str(measure), shots=int(n)))}
-            sampled = {n: replace(s, seeds=()) for n, s in sampled.items()}  # the network is given
+            sampled = {n: replace(s, seeds=()) for n, s in sampled.items()}  # pre-trained: there is no training seed
             detail = whole.get((rows["directory"].iloc[0], str(measure)), {})
             way = str(rows["task"].iloc[0]).removeprefix(TASK)
             if way == TUNED and (tuned := evidence.samples(point, str(measure))):
@@ -168,12 +174,12 @@ def adapted(evidence: Evidence, metric: str = ACCURACY) -> tuple[Adapted, ...]:
 
 
 def probes(every: Iterable[Adapted]) -> list[Adapted]:
-    """The ways of adapting in which the network is frozen."""
+    """Return those that were adapted with a frozen network, not by fine-tuning."""
     return [one for one in every if one.way != TUNED]
 
 
 def best_of_models(found: Iterable[Adapted]) -> tuple[Adapted, ...]:
-    """Every model adapted in the way that suits it best, in the order given."""
+    """Return every model once, in its best way of adapting, in the order given. `found`: sorted, the best first."""
     first: dict[tuple[str, str], Adapted] = {}
     for one in found:
         first.setdefault((one.data, one.model), one)
@@ -181,7 +187,8 @@ def best_of_models(found: Iterable[Adapted]) -> tuple[Adapted, ...]:
 
 
 def compared(first: Adapted, second: Adapted) -> tuple[Estimate, bool] | None:
-    """First minus second with all labelled images, and whether test image by test image; None where nothing matches."""
+    """Return the difference first - second with all labelled images, and whether test images were compared one by one;
+    None if the two have no draws in common."""
     ours, theirs = first.samples[-1], second.samples[-1]
     if (both := difference(ours, theirs)) is None:
         return None
@@ -192,23 +199,23 @@ def compared(first: Adapted, second: Adapted) -> tuple[Estimate, bool] | None:
 
 
 def on(data: str, metric: str) -> str:
-    """A data set as the subject of a finding; another metric than accuracy is part of it."""
+    """Return the subject of a finding about a data set: its name, and the metric unless that is accuracy."""
     return data if metric == ACCURACY else f"{data}, {METRICS[metric]}"
 
 
 def _shown(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
-    """Short names; those that two would share stay as they are."""
+    """Return a short name for each name; where two would get the same one, they keep their full names."""
     shown = {name: short(name) for name in names}
     known = [*shown.values()]
     return {name: brief if known.count(brief) == 1 else name for name, brief in shown.items()}
 
 
 def short_data(name: str) -> str:
-    """A data set's name without how it is stored: "folder:flowers:224px:rgb" is "flowers"."""
+    """Return a data set's name without the details of its storage: "folder:flowers:224px:rgb" -> "flowers"."""
     return re.sub(r":\d+px|:rgb|:grey|:(groups|labels)-\w+", "", name).removeprefix("folder:")
 
 
 def short_name(model: str) -> str:
-    """A model's name without where it comes from: "timm:local-dir:nets/small+pretrained" is "small"."""
+    """Return a model's name without its source: "timm:local-dir:nets/small+pretrained" -> "small"."""
     plain = model.removesuffix(PRETRAINED)
     return plain.rpartition(":")[2].rpartition("/")[2] if plain.startswith(("timm:", "torchvision:", "hf:")) else plain

@@ -1,4 +1,4 @@
-"""Trained networks against baselines: the same networks before training, and raw pixels."""
+"""Compares trained networks with two baselines: the same networks before training, and raw pixels."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from bench.analysis.evidence import Evidence, Series
 from bench.analysis.finding import Difference, Finding
 
 Against = Callable[[Evidence, Sequence[Series], str], list[PairedDifference]]
-"""(evidence, series, measure) -> each model at its longest horizon minus its baseline."""
+"""(evidence, series, measure) -> the difference of each model, at its longest horizon, from its baseline."""
 
 
 def against_untrained(evidence: Evidence, series: Sequence[Series], measure: str) -> list[PairedDifference]:
-    """Each model at its longest horizon minus the same network before training."""
+    """Return the difference of each model, at its longest horizon, from the same network before training."""
     pairs = [Pair(contrast="untrained", model=s.label, point=s.last, base=s.untrained) for s in series if s.untrained]
     return compare(evidence, pairs, measure)
 
 
 def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -> list[PairedDifference]:
-    """The model with most compute of each family minus the same probe on raw pixels. One model represents its family,
-    chosen by compute: chosen by score it would look better than it is."""
+    """Return the difference of one model of each family from the same probe on raw pixels. It is the model with the
+    most compute; a model chosen by its score would look better than it is."""
     pixels = evidence.pixels
     names = families_of(series)
     largest = [max((s for s in series if s.family == name), key=lambda s: s.last.train_flops) for name in names]
@@ -40,8 +40,9 @@ def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -
 
 
 def beats(evidence: Evidence, name: str, against: Against) -> Iterator[Finding]:
-    """Findings of the question `name`: per average and family, with each task behind the average as evidence."""
-    series = compared_series(evidence, every=True)  # here a network that did not beat its baseline has to stay
+    """Yield a finding of the question `name` for each average over tasks and each family, with the difference on each
+    task as evidence."""
+    series = compared_series(evidence, every=True)  # networks that have not begun to learn count here
     for measure in averages(evidence) if series else ():
         compared = against(evidence, series, measure)
         single = {task: against(evidence, series, task) for task in evidence.parts(measure)}

@@ -1,6 +1,8 @@
-"""Whether a network has begun to learn at a point. One that has not says nothing of its family: what is left of its
-score is that of its initialisation, and a "lead" over it is a difference of initialisations. Such points are drawn
-hollow, and enter no comparison, no law, no crossing and no sentence; `Evidence.on_axis` leaves them out.
+"""Decides whether a network has begun to learn at a point (a model at one budget).
+
+A network that has not says nothing about its family: its score is that of its initialisation, and a "lead" over it is a
+difference between initialisations. Such points are drawn hollow in figures, and are left out of comparisons, laws,
+crossings and sentences (by `Evidence.on_axis`).
 """
 
 from __future__ import annotations
@@ -14,39 +16,43 @@ from bench.stats.intervals import IMAGES, POINT_LEVEL, SEEDS, Estimate, Samples,
 from bench.stats.paired import contrast_error
 
 NEAR_GUESSING = 0.9
-"""The share of the loss of guessing above which a network has not left it. A loss stays on a plateau there for many
-steps and then falls within few, so that the share hardly matters; the noise of a mean over a few batches does."""
+"""A network has not begun to learn if its training loss is above this fraction of the loss of guessing. A loss stays on
+a plateau there for many steps and then falls within a few. So the exact fraction hardly matters, as long as it allows
+for the noise of a mean over a few batches."""
 
 
 class NotBegun(StrEnum):
-    """Why a point counts as one that has not begun to learn."""
+    """The reason why a network counts as not having begun to learn at a point."""
 
-    LOSS = "loss of chance"  # the training loss lies within a tenth of that of guessing
-    SCORE = "score of the untrained network"  # the score is not above it beyond the interval of the difference
+    LOSS = "loss of chance"  # the training loss is more than `NEAR_GUESSING` times that of guessing
+    SCORE = "score of the untrained network"  # the score does not exceed it by more than the interval
 
 
 def not_begun(*, loss: float, guessing: float, gain: Estimate | None) -> NotBegun | None:
-    """Why a point has not begun to learn; None where it has, or where its record holds neither loss nor gain (numbers
-    that others published).
+    """Return why a network has not begun to learn; None if it has, or if its record has neither a loss nor a gain (as
+    for published numbers).
 
-    The loss comes first since it is measured on thousands of images and is not what is compared. It does not suffice:
-    a network may learn its upstream set and still offer a probe no more than its initialisation did.
+    The loss is tested first, because it is measured on thousands of images and is not the quantity that is compared. It
+    is not enough: a network may learn its upstream set while its features are no better for a probe than those of its
+    initialisation.
 
     Args:
-        loss: the mean training loss of the last steps; NaN where it is unknown, or not one of classes.
+        loss: mean training loss of the last steps; NaN if it is unknown, or not a classification loss.
         guessing: the loss of guessing (`loss_of_guessing`).
-        gain: score minus that of the same network before training; None where either was not measured.
+        gain: score minus that of the same network before training; None if either was not measured.
     """
     if loss > NEAR_GUESSING * guessing:
         return NotBegun.LOSS
-    # An interval without chance of training says little of a single run: one that is no worse than it began stays.
+    # For a single run, the interval excludes training noise and says little: such a run counts as begun unless its
+    # score is lower than before training.
     if gain is not None and (gain.value < 0 if SEEDS in gain.excluded else gain.value <= gain.half):
         return NotBegun.SCORE
     return None
 
 
 def loss_of_guessing(classes: float, *, sigmoid: bool = False) -> float:
-    """The loss, in nats, of a network that gives every class its share (sigmoid: summed over the classes)."""
+    """Return the loss, in nats, of a network that gives every class the same probability; NaN for fewer than two
+    classes. `sigmoid`: of the sigmoid loss, summed over the classes."""
     if not classes > 1:
         return math.nan
     return math.log(classes) + ((classes - 1) * math.log(classes / (classes - 1)) if sigmoid else 0.0)
@@ -55,10 +61,12 @@ def loss_of_guessing(classes: float, *, sigmoid: bool = False) -> float:
 def gains(
     pairs: Sequence[tuple[Samples, Samples, Sequence[tuple[float, Samples]]]], *, level: float = POINT_LEVEL
 ) -> list[Estimate | None]:
-    """Each first minus its second on the same seeds and draws; None where they share none.
+    """Return the gain of each trained network over its untrained one, on the seeds and draws that both have; None where
+    they share none.
 
     Args:
-        pairs: trained, untrained, and the same two as a weighted sum over single tasks, whose test images are paired.
+        pairs: (scores when trained, scores when untrained, both as a weighted sum over single tasks). The last is for
+            comparing test images one by one.
     """
     both = [difference(trained, untrained) for trained, untrained, _ in pairs]
     pooled = pool(made for made in both if made is not None)

@@ -1,4 +1,5 @@
-"""Branches from one trunk against trainings of their own: accuracy, pair by pair, and the compute that was spent."""
+"""Compares two ways to train for several budgets: cool-down branches from one trunk, and a separate training run for
+each budget. Compared are accuracy, pair by pair, and the compute spent."""
 
 from __future__ import annotations
 
@@ -12,17 +13,17 @@ from bench.stats.intervals import SEEDS
 from bench.study.cell import Recipe
 from bench.study.record import Cost
 
-AXIS = "branching"  # the label of the cells that ask this
+AXIS = "branching"  # axis of the cells that are compared here
 BRANCH, SAME = "branch", "same"
-"""Ways to reach several budgets: on branches of one trunk; each trained on its own, with a branch's schedule. Any other
-way is named after the shape of its one cool-down over the whole run, like "cosine"."""
+"""Ways to train for several budgets: BRANCH, cool-down branches of one trunk; SAME, a separate run for each budget with
+the schedule of a branch. Any other way is named after the shape of its cool-down over the whole run, like "cosine"."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving(Item):
-    """The cost of one model's branches, as a fraction of the same budgets trained on their own.
+    """The training cost of one model's branches, as a fraction of that of separate runs for the same budgets.
 
-    `flops` and `seconds` are ratios of what was spent in training, summed over the seeds that both have.
+    `flops` and `seconds` are these fractions, of sums over the seeds that both ways have.
     """
 
     model: str
@@ -34,14 +35,15 @@ class Saving(Item):
 
 
 def way(used: Recipe) -> str:
-    """How a recipe reaches several budgets."""
+    """Return the way in which a recipe trains for several budgets: `BRANCH`, `SAME` or the shape of its cool-down."""
     if used.schedule == BRANCH:
         return BRANCH
     return used.cooldown_shape if used.cooldown == 1 else SAME
 
 
 def contrasts(evidence: Evidence, measure: str) -> dict[str, list[PairedDifference]]:
-    """Branch minus each other way at every budget that both were read at, on the same seeds: way -> comparisons."""
+    """Return the differences between branches and each other way, at every budget that both have and on the same seeds,
+    by the name of the other way."""
     pairs: dict[str, list[Pair]] = {}
     for ways in _by_model(evidence).values():
         for name, other in ways.items() if BRANCH in ways else ():
@@ -56,17 +58,17 @@ def contrasts(evidence: Evidence, measure: str) -> dict[str, list[PairedDifferen
 
 
 def measures(evidence: Evidence) -> list[str]:
-    """Upstream first: it is read with no probe between."""
+    """Return the measures to compare: upstream accuracy first, which needs no probe, then the headline."""
     return [*([UPSTREAM] if UPSTREAM in evidence.measures else []), *([HEADLINE] if evidence.headline else [])]
 
 
 def identical(c: PairedDifference) -> bool:
-    """Whether both sides scored the same on average and on every seed."""
+    """Return whether both sides of a difference have the same score on average and for every seed."""
     return c.estimate.value == 0 and c.estimate.margins.get(SEEDS, 1.0) == 0
 
 
 def savings(evidence: Evidence) -> list[Saving]:
-    """The savings of each model that was trained both ways with the same schedule."""
+    """Return the saving of each model that was trained both on branches and in separate runs with their schedule."""
     spent: dict[tuple[str, str, int], dict[str, dict[int, Cost]]] = {}
     for record in evidence.records.records:
         cell = record.cell
@@ -89,7 +91,7 @@ def savings(evidence: Evidence) -> list[Saving]:
 
 
 def _by_model(evidence: Evidence) -> dict[tuple[str, str], dict[str, Series]]:
-    """(model, data) -> way -> series, for the cells of this question."""
+    """Return the series of cells on this axis, by (model, data) and then by way of training."""
     ways: dict[tuple[str, str], dict[str, Series]] = {}
     for series in evidence.series:
         used = recipe(evidence, series.last)

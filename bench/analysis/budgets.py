@@ -1,4 +1,4 @@
-"""Which numbers of FLOPs are one budget: models count a little apart, and no study hits a budget exactly."""
+"""Decides which numbers of FLOPs count as one compute budget, because no run hits a budget exactly."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 
 from bench.analysis.finding import Item
 
-ONE_BUDGET = 1.02  # ratio of FLOPs up to which two budgets are one
+ONE_BUDGET = 1.02  # two numbers of FLOPs are one budget if their ratio is at most this
 
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyBudget(Item, kind="Budget"):
-    """FLOP and images seen of the least and the most expensive run behind a family's curve over images."""
+    """Compute and images seen of a family's curve over images: (cheapest run, most expensive run) each."""
 
     family: str
     flops: tuple[float, float]
@@ -22,13 +22,13 @@ class FamilyBudget(Item, kind="Budget"):
 
 
 def one_budget(a: float, b: float) -> bool:
-    """Whether two numbers of FLOPs are one budget."""
+    """Return whether two numbers of FLOPs count as one budget."""
     return a <= ONE_BUDGET * b and b <= ONE_BUDGET * a
 
 
 def budgets(flops: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Each number of FLOPs gets a budget: the largest of its group, which is one budget. Groups begin with the smallest
-    that is in none, so that none spans more than `ONE_BUDGET`."""
+    """Return the budget that each number of FLOPs belongs to, (N,): the largest number of its group. A group begins at
+    the smallest number that is in no other group, and spans a factor of at most `ONE_BUDGET`."""
     flops_N = np.asarray(flops, dtype=float)
     found_N = flops_N.copy()
     start = -np.inf

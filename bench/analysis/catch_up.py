@@ -1,4 +1,4 @@
-"""The gap between two families over images or compute: its slope, and where their laws close it."""
+"""The gap between two families over images or compute: its slope, and where their fitted laws meet."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bench.laws.bootstrap import LAW_LEVEL
 from bench.laws.extrapolation import forecast
 from bench.stats.intervals import t_quantile
 
-CROSSING_REACH = 100.0  # how far beyond the data a crossing is looked for, times the largest x
-RECORD_REACH = 10.0  # beyond this many times the data the record of a law says nothing
-GRID_POINTS = 400
+CROSSING_REACH = 100.0  # a crossing is searched up to this many times the largest x of the data
+RECORD_REACH = 10.0  # intervals of a law are used up to this many times the largest x of the data
+GRID_POINTS = 400  # x at which a crossing is searched
 
 
 # -- findings ----------------------------------------------------------------------------------------------------------
@@ -66,14 +66,16 @@ def finding_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Closing(Item):
-    """The laws of two families meet here, in the common range or beyond the data; `leader` is ahead before. The
-    interval is of the laws, not of one more run of each.
+    """Where the laws of two families meet, in their common range or beyond the data. The interval is that of the laws,
+    not of one more run of each family.
 
     Attributes:
-        x: None where they do not meet within `CROSSING_REACH` times the data.
-        low: the first x at which the intervals of the laws allow it; None where it is not known.
-        high: the last such x; None where it lies beyond `RECORD_REACH` times the data, or is not known.
-        reach: times beyond the data, 1 inside.
+        x: where they meet; None if they do not meet within `CROSSING_REACH` times the data.
+        low: the first x at which the intervals of the laws allow it; None if unknown.
+        high: the last such x; None if it is beyond `RECORD_REACH` times the data, or unknown.
+        reach: how many times beyond the data x is; 1 inside.
+        leader: the family that is ahead before x.
+        form: name of the laws' form.
     """
 
     x: float | None
@@ -86,8 +88,14 @@ class Closing(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut(Item):
-    """A test of such laws: refitted without each family's largest x, what they said of first - second at the largest
-    and what was observed (an interval of training noise)."""
+    """A test of two laws on held-out points: the gap, first - second, that the laws predict at the largest x when they
+    are refitted without it, and the observed gap.
+
+    Attributes:
+        x: the largest x.
+        predicted, low, high: the predicted gap in accuracy, and its interval.
+        observed, observed_low, observed_high: the observed gap, and its interval by training noise.
+    """
 
     x: float
     predicted: float
@@ -102,16 +110,17 @@ class HeldOut(Item):
 
 
 def by_law(first: Law, second: Law) -> list[Item]:
-    """Tells where the laws of two families meet, and how well the same laws without their largest x predicted the
-    gap."""
+    """Return where the laws of two families meet, and how well the same laws, fitted without the largest x, predict the
+    gap there."""
     items: list[Item] = [_closing(first, second)]
     held = _held_out(first, second)
     return [*items, *([held] if held else [])]
 
 
 def _closing(first: Law, second: Law) -> Closing:
-    """x where the predicted errors are equal, in the common range or up to `CROSSING_REACH` times it; `low` and `high`:
-    where the gap's total interval first and last allows it."""
+    """Find the x where the predicted errors of two laws are equal, from the start of the common range up to
+    `CROSSING_REACH` times the data; `low` and `high` are the first and last x where the interval of the gap contains
+    0."""
     start = max(first.range[0], second.range[0])
     end = max(first.range[1], second.range[1])
     grid = np.geomspace(start, end * CROSSING_REACH, GRID_POINTS)
@@ -131,7 +140,8 @@ def _closing(first: Law, second: Law) -> Closing:
 
 
 def _gap(first: Law, second: Law, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Predicted accuracy of first - second, how far its interval reaches below and above, and where that is known."""
+    """Return the predicted gap in accuracy at every x, first - second, how far its interval reaches below and above,
+    and whether that is known."""
     errors = [np.exp(law.forecast.log_predict(x[None])) for law in (first, second)]
     ends = [law.bands(x).total for law in (first, second)]
     gap = errors[1] - errors[0]
@@ -150,8 +160,12 @@ def _first_zero(x: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def _held_out(first: Law, second: Law) -> HeldOut | None:
-    """The laws refitted without the largest x, and what they say of the gap there. Over images that is each family's
-    own: all of them. Over compute it is the largest that both have, and what lies beyond is held out too."""
+    """Refit both laws without the largest x, and compare the gap that they predict there with the observed one. None if
+    a law cannot be refitted.
+
+    Over images, the largest x is each family's own. Over compute, it is the largest that both families have, and points
+    beyond it are held out too.
+    """
     pair = (first, second)
     tops = [float(law.within.fit.points.x[0].max()) for law in pair]
     if first.axis == Axis.COMPUTE:
@@ -178,7 +192,8 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
 
 
 def _predicted(law: Law, top: float) -> tuple[float, float, float] | None:
-    """The error that a law without the points at `top` and beyond gives there, and its interval."""
+    """Refit a law without the points at x >= `top`, and return the error that it predicts at `top`, with the ends of
+    its interval; None if too few points are left."""
     data, form = law.within.fit.points, law.within.fit.form
     earlier = data.take(data.x[0] < top / ONE_BUDGET)
     if len(np.unique(earlier.x[0])) < TREND_POINTS:
@@ -199,7 +214,7 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float] | None:
 
 
 def say(f: Finding) -> list[str]:
-    """The gap from end to end, the budget, where the laws meet, and what the same laws predicted for the largest x."""
+    """Return sentences on the gap from end to end, the budget, where the laws meet, and the test on held-out points."""
     texts = [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}."] if f.trend else []
     if budgets := wording.every(f, FamilyBudget):
         seen = ", ".join(f"{b.family} {count(b.images_seen[1])}" for b in budgets)

@@ -1,6 +1,7 @@
-"""A validity check: what weakens a study's conclusions, what does not compare in it, and what was set aside for that.
+"""The interface of a validity check, which finds something that weakens a study's conclusions.
 
-A file in `bench/validity/` exports one as `CHECK`: its condition, the kinds of its results, and their words.
+Examples are runs that cannot be compared, and results that are left out for that reason. A file in `bench/validity/`
+exports one check as `CHECK`: its condition, the kinds of its results, and the words for each kind.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from bench.analysis.ladders import compared
 from bench.core.formatting import count, join, significant
 from bench.study import registry
 
-MAX_NAMED = 6  # names in one sentence
+MAX_NAMED = 6  # at most this many names in one sentence
 
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A result of a check in one or two sentences.
+    """A result of a check in one or two sentences. As text, the rule is put in brackets between `text` and `rest`.
 
     Attributes:
-        text: all of them, or what comes before the rule.
-        rule: the rule by which it was judged, in brackets; a short page says each rule once.
-        rest: what follows the rule.
+        text: the sentences, or the part before the rule.
+        rule: the rule by which the result was judged; a page may leave it out after the first time.
+        rest: the part after the rule.
     """
 
     text: str
@@ -38,7 +39,7 @@ class Words:
 
     @property
     def without_rule(self) -> str:
-        """The sentences for a reader who knows the rule."""
+        """The sentences without the rule, for a reader who has seen it."""
         return self.text + self.rest
 
 
@@ -47,11 +48,11 @@ class Check:
     """A validity check.
 
     Attributes:
-        order: place in a report, low first.
-        find: evidence -> results; none where nothing is weakened.
-        words: kind of a result -> a template of its fields, or a function that puts it into words.
-        quoted: what is said in place of its words where a study's numbers are quoted.
-        together: results -> fewer, of which each is said in a sentence of its own.
+        order: position in a report; low numbers come first.
+        find: evidence -> results; none if no conclusion is weakened.
+        words: for each kind of result, a template with its fields, or a function that puts it into words.
+        quoted: text that replaces these words if the study's numbers are quoted from a publication; "": none does.
+        together: merges results that are to be said in one sentence; by default, each is said on its own.
     """
 
     order: int
@@ -62,13 +63,13 @@ class Check:
 
 
 def every() -> list[Check]:
-    """Every check in the order of a report."""
+    """Return every validity check, in the order of a report."""
     made: list[Check] = [registry.load("validity check", name) for name in registry.names("validity check")]
     return sorted(made, key=lambda check: check.order)
 
 
 def checks(evidence: Evidence) -> tuple[ValidityCheck, ...]:
-    """The results of every check that found something in the runs that are compared."""
+    """Run every validity check on the runs that are compared, and return all results."""
     judged = compared(evidence)
     return tuple(result for check in every() for result in check.find(judged))
 
@@ -79,15 +80,15 @@ def _by_kind() -> dict[str, Check]:
 
 
 def check_of(result: ValidityCheck) -> Check:
-    """The check that a result is of."""
+    """Return the check that made a result."""
     return _by_kind()[result.kind]
 
 
 def say(c: ValidityCheck, *, published: bool = False) -> Words:
-    """A result in words.
+    """Return a result in words.
 
     Args:
-        published: the study's numbers are quoted.
+        published: whether the study's numbers are quoted from a publication.
     """
     check = check_of(c)
     if check.quoted and published:
@@ -98,7 +99,7 @@ def say(c: ValidityCheck, *, published: bool = False) -> Words:
 
 
 def said(results: Iterable[ValidityCheck], *, published: bool = False) -> Iterator[tuple[ValidityCheck, Words]]:
-    """Results with their words, those of one check together."""
+    """Yield results with their words, grouped by check; a check may merge several results into one."""
     by_check: dict[Check, list[ValidityCheck]] = {}
     for result in results:
         by_check.setdefault(check_of(result), []).append(result)
@@ -110,7 +111,7 @@ def said(results: Iterable[ValidityCheck], *, published: bool = False) -> Iterat
 
 
 def _fields(c: ValidityCheck) -> dict[str, Any]:
-    """The fields of a template."""
+    """Return the values that a template of words may use, by name."""
     return {
         "names": names(c),
         "groups": groups(c),
@@ -124,16 +125,16 @@ def _fields(c: ValidityCheck) -> dict[str, Any]:
 
 
 def names(c: ValidityCheck) -> str:
-    """The names of a result; of many, the first and how many more."""
+    """Return the names of a result in words; of many names, the first few and the number of the others."""
     more = len(c.names) - MAX_NAMED
     return f"{join(c.names[:MAX_NAMED])} and {more} more" if more > 0 else join(c.names)
 
 
 def groups(c: ValidityCheck) -> str:
-    """The groups of a result, each with its members."""
+    """Return the groups of a result in words, each with its members."""
     return "; ".join(f"{name} {join(values)}" if name else join(values) for name, values in c.groups)
 
 
 def grouped(values: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Groups as a result holds them, in order."""
+    """Return groups in the form of `ValidityCheck.groups`: (name, members), sorted."""
     return tuple((name, tuple(sorted(members))) for name, members in sorted(values.items()))

@@ -1,6 +1,6 @@
-"""A claim of the ViT paper: its words, and which findings bear it out.
+"""The interface of a claim of the ViT paper: its words, and how findings confirm or contradict it.
 
-A file in `bench/claims/` exports one as `CLAIM`.
+A file in `bench/claims/` exports one claim as `CLAIM`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from bench.analysis.findings import Stated
 
 @dataclass(frozen=True, kw_only=True)
 class PaperClaim:
-    """A claim of the paper.
+    """A claim of the ViT paper.
 
     Attributes:
-        order: place in a report, low first.
+        order: position in a report; low numbers come first.
         text: the claim in one sentence.
-        where: the section that makes it.
-        judged: finding -> whether it bears the claim out; None where it is about something else.
-        stated: finding -> how the number that the paper states lies to the measured one; None without such a number.
-        in_table: the paper's Table 6 has numbers about it.
+        where: the section of the paper that makes it.
+        judged: finding -> YES if it confirms the claim, NO if it contradicts it, CANNOT_TELL if it is undecided; None
+            if it is about something else.
+        stated: finding -> how the number that the paper states compares with the measured one; None without such a
+            number.
+        in_table: whether the paper's Table 6 has numbers about the claim.
     """
 
     order: int
@@ -35,6 +37,6 @@ class PaperClaim:
 
 
 def is_about(finding: Finding, *kinds: str) -> bool:
-    """Whether a finding compares families of these kinds."""
-    families = finding.subject[:2]  # with that of a comparison stands its name
+    """Return whether a finding compares families of exactly these kinds."""
+    families = finding.subject[:2]  # a third entry of the subject may be the name of a comparison
     return sorted(map(str, map(kind_of, families))) == sorted(kinds)

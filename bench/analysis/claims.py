@@ -1,7 +1,7 @@
-"""The paper's claims about scaling, held against what these records answer and against the paper's own Table 6.
+"""Judges the ViT paper's claims about scaling by a study's records, and by the paper's own Table 6.
 
-What Table 6 says is asked of the questions that the suite `published` asks of it too: to one question there is one
-answer. A study's own records, where seeds and budgets are many, are judged by laws.
+Table 6 is judged by the questions that the suite `published` also asks about it, so that there is one answer to one
+question. A study's own records, which have several seeds and budgets, are judged by fitted laws.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from bench.analysis.question import load
 from bench.study import registry
 
 OF_TABLE_6 = ("compute at equal error", "as claimed", "saturated")
-"""The questions that are asked of the paper's own numbers, as far as they are plugged in."""
+"""Names of the questions that are asked about the paper's own numbers; those that are not installed are left out."""
 
 
 def every() -> dict[str, PaperClaim]:
-    """Every claim by its name, in the order of a report."""
+    """Return every claim by its name, in the order of a report."""
     made: dict[str, PaperClaim] = {name: registry.load("claim", name) for name in registry.names("claim")}
     return dict(sorted(made.items(), key=lambda named: named[1].order))
 
 
 def claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim, ...], tuple[Finding, ...]]:
-    """Every claim judged by `findings` of `evidence` and by those of Table 6, and the latter."""
+    """Judge every claim by the `findings` of `evidence` and by those of Table 6. Return the judged claims, and the
+    findings of Table 6."""
     own = judge(findings)
     if evidence.published:
         return tuple(Claim(claim=name, own=judgement, paper=None) for name, judgement in own.items()), ()
@@ -42,7 +43,7 @@ def claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim
 
 @lru_cache(maxsize=1)
 def table_6() -> tuple[tuple[Finding, ...], dict[str, Judgement]]:
-    """Findings from the paper's own numbers, and the claims judged by them."""
+    """Return findings from the paper's own numbers, and every claim judged by them."""
     evidence = published.evidence()
     known = (name for name in OF_TABLE_6 if name.replace(" ", "-") in registry.names("question"))
     answers = (finding for name in known for finding in load(name).ask(evidence))
@@ -51,7 +52,7 @@ def table_6() -> tuple[tuple[Finding, ...], dict[str, Judgement]]:
 
 
 def judge(findings: Sequence[Finding]) -> dict[str, Judgement]:
-    """Every claim by the finding that answers it."""
+    """Judge every claim by the finding that is about it; CANNOT_TELL if there is none."""
     made = dict.fromkeys(every(), Judgement(verdict=Verdict.CANNOT_TELL))
     for place, finding in enumerate(findings):
         for name, claim in every().items():
@@ -62,7 +63,8 @@ def judge(findings: Sequence[Finding]) -> dict[str, Judgement]:
 
 
 def _judged(claim: PaperClaim, finding: Finding) -> Verdict | None:
-    """Whether a finding bears a claim out; None if it is about something else, or compares networks of others."""
+    """Return whether a finding confirms a claim; None if it is about something else, or if it does not compare networks
+    of Table 6 although its question asks about published networks."""
     if finding.question in OF_TABLE_6[:2] and not any(item.is_of_table_6 for item in finding.evidence):
         return None
     return claim.judged(finding)

@@ -1,4 +1,4 @@
-"""An adapted model's errors by class: which classes need labelled images most, and which are taken for which."""
+"""Tables of an adapted model's errors by class: which classes need more labelled images, and which are confused."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from bench.analysis.adaptation import Adapted
 from bench.analysis.table import Column, Table
 from bench.core.formatting import count, percent
 
-MAX_CLASSES = 30  # rows of a table
-MAX_CONFUSED = 20  # classes of a square table
+MAX_CLASSES = 30  # a table has at most this many rows
+MAX_CONFUSED = 20  # a confusion matrix is made for at most this many classes
 
 
 def tables(best: Adapted) -> list[Table]:
-    """The tables of a data set's best choice; without classes in its records, none."""
+    """Return the tables of the best model of a data set; [] if its record says nothing about classes."""
     if best.recalls:
         return [_recalls(best)]
     if best.labels:
@@ -25,7 +25,7 @@ def tables(best: Adapted) -> list[Table]:
 
 
 def _recalls(best: Adapted) -> Table:
-    """One row per class, the lowest recall first."""
+    """Return a table of recalls: one row per class, the lowest recall first."""
     rows = [
         {"class": name, "tested": tested, "recall": recall, "interval": f"{percent(low)} to {percent(high)}"}
         for name, tested, recall, low, high in sorted(best.recalls, key=lambda row: (row[2], row[0]))
@@ -46,7 +46,7 @@ def _recalls(best: Adapted) -> Table:
 
 
 def _of_labels(best: Adapted) -> Table:
-    """One row per label of images that may have several, the lowest average precision first."""
+    """Return a table for images that may have several labels: one row per label, the lowest average precision first."""
     rows = [
         {"label": name, "tested": tested, "ap": ap, "ap_ends": f"{percent(ap_low)} to {percent(ap_high)}"}
         | {"f1": f1, "f1_ends": f"{percent(f1_low)} to {percent(f1_high)}"}
@@ -71,7 +71,7 @@ def _of_labels(best: Adapted) -> Table:
 
 
 def _by_class(best: Adapted) -> Table:
-    """One row per class, that with the largest share of errors first."""
+    """Return a table of accuracies: one row per class, the one with the largest fraction of errors first."""
     rows: list[dict[str, Any]] = []
     for name, labelled, right, tested in best.classes_seen:
         others = Counter({b: n for a, b, n in best.errors if a == name})
@@ -98,7 +98,7 @@ def _by_class(best: Adapted) -> Table:
 
 
 def _confusion(best: Adapted) -> Table:
-    """Rows are labels, columns what they were taken for, both in the order of the classes."""
+    """Return the confusion matrix: rows are true labels, columns predicted ones, both in the order of the classes."""
     taken = {(a, b): n for a, b, n in best.errors}
     names = [name for name, *_ in best.classes_seen]
     rows = []

@@ -1,4 +1,5 @@
-"""Paired comparisons: on the same few-shot draws, the same test images and, where there are seeds, the same seeds."""
+"""Paired comparisons of models: on the same few-shot draws, the same test images and, if they have seeds, the same
+seeds."""
 
 from __future__ import annotations
 
@@ -24,34 +25,37 @@ from bench.stats.intervals import (
 from bench.stats.paired import contrast_error
 
 UNREPLICATED = 0.12
-"""Without any repeated training run, differences under 0.12 in log-odds are read as nothing: 3 points at 50 %, 0.6 at
-95 %. A public replication saw the few-shot probe move by 2.15 points (one standard deviation) from seed to seed at
-middling accuracy; where few images are left to get wrong, it moves fewer. Fine-tuning repeated from one pre-trained
-network bounds it from below alone: at most 0.23 points per task (Dosovitskiy et al. 2021, Table 2)."""
+"""Margin in log-odds for the noise between single training runs. Without any repeated run, smaller differences count as
+no difference: 3 percentage points at 50 % accuracy, 0.6 at 95 %. A public replication saw the few-shot probe vary by
+2.15 points (one standard deviation) between seeds at medium accuracy; it varies less where few images are left to get
+wrong. Repeated fine-tuning of one pre-trained network gives only a lower bound of this noise: at most 0.23 points per
+task (Dosovitskiy et al. 2021, Table 2)."""
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
 def half_width(e: Estimate, accuracy: float, *, models: int = 1) -> float:
-    """Half the width of a difference's interval; one that holds no training noise is widened by what single runs at
-    this accuracy may owe to it (less for the mean of several models)."""
+    """Return half the width of the interval of a difference. If the interval excludes training noise, the margin
+    `unreplicated_noise` is added in quadrature, divided by sqrt(models) for a mean over several models."""
     return math.hypot(e.half, unreplicated_noise(accuracy) / math.sqrt(models)) if SEEDS in e.excluded else e.half
 
 
 def unreplicated_noise(accuracy: float) -> float:
-    """The difference, in accuracy, that chance may cause between single training runs at this accuracy (0..1)."""
+    """Return the difference in accuracy that noise may cause between two single training runs whose accuracy is about
+    `accuracy` (0..1)."""
     return UNREPLICATED * accuracy * (1 - accuracy)
 
 
 def verdict(e: Estimate, accuracy: float, *, models: int = 1) -> Verdict:
-    """Whether a difference is above 0, below 0 or neither, beyond its `half_width`."""
+    """Return YES if a difference is above 0 by more than its `half_width`, NO if it is below by more, else
+    CANNOT_TELL."""
     margin = half_width(e, accuracy, models=models)
     return Verdict.YES if e.value > margin else Verdict.NO if e.value < -margin else Verdict.CANNOT_TELL
 
 
 def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[str, ...]:
-    """Why `verdict` is undecided; () where it is decided."""
+    """Return the reason why `verdict` is undecided, as a tuple; () if it is decided."""
     if verdict(e, accuracy, models=models) != Verdict.CANNOT_TELL:
         return ()
     return (Reason.WITHIN_INTERVAL if abs(e.value) <= e.half else Reason.UNREPLICATED,)
@@ -59,8 +63,16 @@ def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[str, ..
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """first - second at one place of the common range (FLOP, or distinct images), around `accuracy`; `paired` on test
-    images; `below`: the families whose model is below raw pixels there."""
+    """The difference between two sides, first - second, at one x of their common range.
+
+    Attributes:
+        x: compute in FLOP, or number of distinct images.
+        first_model, second_model: the models that represent the two sides there.
+        estimate: the difference in accuracy.
+        accuracy: mean accuracy of the two.
+        paired: whether test images were compared one by one.
+        below: names of the sides whose model has a lower accuracy than raw pixels there.
+    """
 
     x: float
     first_model: str
@@ -95,7 +107,12 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two points to be compared: of one model, or a model's and raw pixels."""
+    """Two points to be compared, `point` with `base`: of one model, or of a model and of raw pixels.
+
+    Attributes:
+        contrast: what `base` is, such as "untrained".
+        from_x, to_x: x of `base` and of `point`, where they differ in it.
+    """
 
     contrast: str
     model: str
@@ -107,7 +124,7 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class PairedDifference:
-    """point - base on one measure; `accuracy`: the mean of the two."""
+    """The difference of a pair, point - base, on one measure. `accuracy`: mean accuracy of the two."""
 
     pair: Pair
     measure: str
@@ -143,18 +160,18 @@ class PairedDifference:
 
 
 def counts(e: Estimate, **more: int) -> Counts:
-    """n behind an estimate."""
+    """Return the sample sizes behind an estimate."""
     return Counts(seeds=e.num_seeds, draws=e.num_draws, tasks=e.tasks, test_images=e.num_test, **more)
 
 
 def overall(differences: Sequence[PairedDifference]) -> tuple[Estimate, Verdict]:
-    """The mean over models and its verdict."""
+    """Return the mean of differences of several models, and its verdict."""
     mean = mean_of([c.estimate for c in differences])
     return mean, verdict(mean, mean_accuracy(differences), models=len(differences))
 
 
 def mean_accuracy(differences: Sequence[PairedDifference]) -> float:
-    """Around which accuracy the differences lie."""
+    """Return the mean accuracy of the sides of all differences."""
     return math.fsum(c.accuracy for c in differences) / len(differences)
 
 
@@ -168,11 +185,12 @@ def mean_finding(
     reasons: Sequence[str] = (),
     paired: int = 0,
 ) -> Finding:
-    """The mean over the models that were compared, with every comparison behind it.
+    """Return a finding on the mean of differences of several models, with each difference as evidence.
 
     Args:
-        mean: in place of the plain one.
-        evidence, reasons: further ones.
+        mean: replaces the unweighted mean.
+        evidence, reasons: added to those of the finding.
+        paired: number of differences for which test images were compared one by one.
     """
     mean = mean or overall(differences)[0]
     accuracy, number = mean_accuracy(differences), len(differences)
@@ -198,11 +216,11 @@ def difference_finding(
     models: int = 1,
     paired: bool = False,
 ) -> Finding:
-    """A difference of accuracies, judged.
+    """Return a finding on a difference of accuracies, with its verdict.
 
     Args:
-        accuracy: around which it lies.
-        models: that it is the mean of.
+        accuracy: mean accuracy of the two sides.
+        models: number of models that the difference is the mean of.
         paired: whether test images were compared one by one.
     """
     return Finding(
@@ -226,12 +244,13 @@ def difference_finding(
 
 
 def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: bool = False) -> list[PairedDifference]:
-    """Differences with intervals, on the seeds that both have.
+    """Return the difference of every pair with its interval, on the seeds that both points have; pairs that have no
+    scores in common are left out.
 
     Args:
-        apart: the sides of a pair were trained apart, and each has the variance between seeds of its model. Otherwise
-            it is that of the pairs' own differences, which keeps what their sides share (one trunk, one
-            initialisation).
+        apart: whether the two points of a pair were trained independently; then each adds the variance between seeds of
+            its model. Otherwise the variance is that of the pairs' differences, from which cancels what the two share
+            (a trunk, an initialisation).
     """
     known: list[tuple[Pair, Samples, Samples, Samples]] = []
     for pair in pairs:
@@ -250,15 +269,16 @@ def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: b
 
 
 def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
-    """a - b for two models that were trained apart."""
+    """Return the estimate of a - b for two models that were trained independently of each other; None if they have no
+    seeds or draws in common."""
     return estimate_difference(a, b, pooled=evidence.pool(measure), level=evidence.level)
 
 
 def on_the_same_images(
     evidence: Evidence, e: Estimate, parts: Sequence[tuple[float, Point]], measure: str
 ) -> Estimate | None:
-    """The estimate of a weighted sum over points with its error over test images taken image by image; None where
-    records do not hold which images were right."""
+    """Return an estimate `e` of a weighted sum over points, with its error over test images computed image by image;
+    None if the records do not hold which images were right."""
     tasks = evidence.parts(measure)
     single = [(weight / len(tasks), evidence.samples(point, task)) for weight, point in parts for task in tasks]
     known = [(weight, samples) for weight, samples in single if samples is not None]
@@ -271,7 +291,8 @@ def on_the_same_images(
 
 @dataclass(frozen=True, kw_only=True)
 class SizeCurve:
-    """One model at one number of images seen, over nested subsets; points in order of distinct images."""
+    """One model trained on nested subsets of a data set, all with the same number of images seen. `points` are in order
+    of distinct images."""
 
     label: str
     family: str
@@ -279,13 +300,17 @@ class SizeCurve:
 
     @property
     def decades(self) -> float:
-        """Range of distinct images in powers of ten."""
+        """Range of distinct images in powers of ten, log10 of the ratio of the last to the first."""
         return math.log10(self.points[-1].unique_images / self.points[0].unique_images)
 
 
 def size_curves(evidence: Evidence, *, every: bool = False) -> tuple[SizeCurve, ...]:
-    """Each model of the data-size axis, with its points at the longest horizon that most of its sizes reached; `every`:
-    also those of networks that have not begun to learn, for pictures."""
+    """Return the curve of each model on the data-size axis, at the horizon that most of its sizes reached (the longest
+    of several).
+
+    Args:
+        every: whether to keep points whose network has not begun to learn, for figures.
+    """
     groups = by_key(((s.label, s.last.data), s) for s in evidence.on_axis("data_size", every=every))
     curves = []
     for (label, _), members in groups.items():
@@ -303,8 +328,12 @@ def size_curves(evidence: Evidence, *, every: bool = False) -> tuple[SizeCurve, 
 def below_pixels(
     evidence: Evidence, sides: Iterable[tuple[str, Sequence[tuple[float, Point]]]], measure: str
 ) -> tuple[str, ...]:
-    """Names of the sides, each a weighted sum of points, that the same probe beats on raw pixels, on average over the
-    tasks that pixels were scored on: what such networks add to a comparison is what they have lost."""
+    """Return the names of the sides that have a lower accuracy than the same probe on raw pixels, on average over the
+    tasks that raw pixels were scored on. Such networks have lost information, and a comparison with them means little.
+
+    Args:
+        sides: name of each side, and its weights and points.
+    """
     blank = {
         task: s.mean
         for task in evidence.parts(measure)
@@ -323,16 +352,16 @@ def below_pixels(
 
 
 def families_of(series: Iterable[Series]) -> list[str]:
-    """Names of the families, in order."""
+    """Return the names of the families of some series, in the order of tables."""
     return sorted({s.family for s in series}, key=family_rank)
 
 
 def compared_series(evidence: Evidence, *, every: bool = False) -> tuple[Series, ...]:
-    """Series of the compute axis, by which families are compared; () where nothing is judged downstream, and in a study
-    that changes single design choices.
+    """Return the series on the compute axis, by which families are compared; () if nothing was evaluated downstream, or
+    if the study only changes single design choices.
 
     Args:
-        every: with the points whose network has not begun to learn, for questions about training itself.
+        every: whether to keep points whose network has not begun to learn, for questions about training itself.
     """
     axes = {axis for p in evidence.points.values() for axis in p.axes}
     if not evidence.headline or (axes and axes <= set(CHOICES)):
@@ -341,7 +370,7 @@ def compared_series(evidence: Evidence, *, every: bool = False) -> tuple[Series,
 
 
 def averages(evidence: Evidence) -> list[str]:
-    """The measures that are averages over tasks."""
+    """Return the names of the measures that are averages over tasks: "headline" and, if the study has it, "far"."""
     return [HEADLINE, FAR] if evidence.far else [HEADLINE]
 
 

@@ -1,11 +1,12 @@
-"""A weighted sum over two sides' points, such as their mean difference along a range or its slope, with its interval.
+"""A weighted sum over the points of two sides, such as their mean difference along a range or its slope, with an
+interval.
 
-The sum is taken before its error is: what points share cancels, or adds up, as it does in the sum itself.
+The error is computed from the sum itself, so that noise that points share cancels or adds up as it does in the sum:
 
-- training seeds: trunks are independent; budgets of one trunk share some of their luck (`ADJACENT` from one to the
-  next), so that a mean over budgets has less noise than one of them, and a slope more than its points would say alone;
+- training seeds: trunks (training runs) are independent. Budgets of one trunk share some of its random deviation
+  (correlation `ADJACENT` from one to the next), which matters for means and slopes over budgets;
 - few-shot draws: the spread of the sum over the draws that all points have;
-- test images: image by image, where records hold which were right.
+- test images: image by image, if the records hold which images were right.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ from bench.stats.intervals import (
 from bench.stats.moderated import ADJACENT
 
 Parts = Sequence[tuple[float, Point]]
-"""Weights and points."""
+"""A weighted sum of points: (weight, point)."""
 
 
 def contrast(evidence: Evidence, first: Parts, second: Parts, measure: str) -> tuple[Estimate, bool] | None:
-    """The first side's sum minus the second's, and whether test images were paired; None where a point has no score,
-    or the points have no seed or no draw in common. Training noise is excluded where it is unknown at some point."""
+    """Return the sum of the first side minus that of the second, with its interval, and whether test images were
+    compared one by one. None if a point has no score, or if the points have no seed or no draw in common. The interval
+    excludes training noise if that is unknown at some point."""
     weight_of: dict[Point, float] = {}
     for sign, side in ((1.0, first), (-1.0, second)):
         for weight, point in side:
@@ -97,7 +99,7 @@ def contrast(evidence: Evidence, first: Parts, second: Parts, measure: str) -> t
 
 
 def slope_weights(x: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Weights of values at x in their least-squares slope over log10 x."""
+    """Return the weights with which values at x enter their least-squares slope over log10 x."""
     log_x = np.log10(x)
     return np.asarray((log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum())
 
@@ -111,7 +113,8 @@ def _on(samples: Samples, seeds: tuple[int, ...], draws: tuple[int, ...]) -> np.
 def _seed_error(
     evidence: Evidence, weights: Mapping[Point, float], known: Mapping[Point, Samples], seeds: int, measure: str
 ) -> tuple[float, float]:
-    """Standard error over training seeds, and its degrees of freedom: 0 where some point's is unknown."""
+    """Return the standard error of a weighted sum over training seeds, and its degrees of freedom; (NaN, 0) if that of
+    some point is unknown. `seeds`: number of seeds that all points have."""
     pooled, places = evidence.pool(measure), _places(evidence)
     by_trunk: dict[object, list[tuple[int, float, Samples, float]]] = {}
     for point, weight in weights.items():
@@ -134,13 +137,14 @@ def _seed_error(
 
 @lru_cache(maxsize=4)
 def _places(evidence: Evidence) -> Mapping[tuple[str, int], int]:
-    """Place of every trained point along its trunk."""
+    """Return the position of every trained point along its trunk: 0 for the first budget, 1 for the next, …"""
     return {point.key: place for series in evidence.series for place, point in enumerate(series.points)}
 
 
 def _as_two_sets(first: Sequence[tuple[float, Samples]], second: Sequence[tuple[float, Samples]]) -> float:
-    """Standard error over test images where single answers are not known: a side's points err together and the sides
-    apart, or all of them apart, whichever is larger; NaN where some point's is unknown."""
+    """Return the standard error over test images if the answers to single images are unknown; NaN if that of some point
+    is unknown. It is the larger of two: with the errors of the points of a side fully correlated and the sides
+    independent, or with all points independent."""
     together = math.hypot(*(sum(weight * s.image_error for weight, s in side) for side in (first, second)))
     apart = math.hypot(*(weight * s.image_error for weight, s in (*first, *second)))
     return math.nan if math.isnan(together + apart) else max(together, apart)

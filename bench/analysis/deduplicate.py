@@ -1,8 +1,9 @@
-"""Which scores count where cells of one variant were evaluated in different ways: under another revision of a task or
-of its data, with other options, or on other test images under one name.
+"""Decides which scores count if cells of one variant were evaluated in different ways: with different revisions of a
+task or of its data, with different options, or on different test images under one name.
 
-Such scores are neither repeats nor alternatives. The cell in the current grid decides; then newer revisions of the task
-and its data, then the more recent record. Scores of another way, and second scores of one seed, are superseded.
+Such scores are neither repeats nor alternatives. The way of one record counts: of a cell in the current grid first;
+then of newer revisions of the task and its data; then of the more recent record. Scores made in another way, and second
+scores of one seed, are superseded.
 """
 
 from __future__ import annotations
@@ -20,15 +21,17 @@ from bench.study.cell import to_json
 from bench.study.record import Record
 
 Pair = tuple[str, str]
-"""(task, data) of scores."""
+"""The task and the data set of scores."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Current:
-    """Attributes:
-    scores: those that count.
-    set_aside: per record, by its directory, the (task, data) of scores that do not.
-    empty: directories of records none of whose scores count.
+    """The scores that count, and those that are superseded.
+
+    Attributes:
+        scores: table of the scores that count.
+        set_aside: for each record, by its directory: (task, data) of its superseded scores.
+        empty: directories of records all of whose scores are superseded.
     """
 
     scores: pd.DataFrame
@@ -37,7 +40,7 @@ class Current:
 
 
 def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> Current:
-    """Leave out scores that another cell of the same variant supersedes."""
+    """Separate the scores that count from those that another cell of the same variant supersedes."""
     tests = _test_sets(scores)
     groups = _evaluated_differently(records.records, horizons, tests)
     names = {record.directory for group in groups for record in group}
@@ -68,7 +71,7 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
                         dropped.extend(places)
                         superseded.setdefault(name, {})[pair] = None
     return Current(
-        scores=scores.drop(index=dropped) if dropped else scores,  # a copy of a large study's takes hundreds of MB
+        scores=scores.drop(index=dropped) if dropped else scores,  # avoids a copy: hundreds of MB for a large study
         empty=frozenset(rows.keys() - kept),
         set_aside={name: tuple(pairs) for name, pairs in sorted(superseded.items())},
     )
@@ -77,10 +80,11 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
 def _evaluated_differently(
     records: Iterable[Record], horizons: pd.DataFrame, tests: Mapping[tuple[str, Pair], str]
 ) -> list[list[Record]]:
-    """Complete records of a variant that repeat a seed, or were not all evaluated in one way."""
+    """Return groups of complete records of one variant in which a seed is repeated, or not all were evaluated in the
+    same way."""
     variant_of = dict(zip(horizons["directory"], horizons["variant"], strict=True))
     test_sets = by_key((name, (pair, digest)) for (name, pair), digest in tests.items())
-    groups = by_key(  # cells that only read the untrained network are on their own
+    groups = by_key(  # cells that only evaluate the untrained network form groups of their own
         ((variant_of[record.directory], record.cell.horizons == (0,)), record)
         for record in records
         if record.status == "complete" and record.directory in variant_of
@@ -96,13 +100,15 @@ def _evaluated_differently(
 
 
 def _test_sets(scores: pd.DataFrame) -> dict[tuple[str, Pair], str]:
-    """Content hash of the test images behind a record's scores, where it holds which of them were right."""
+    """Return the content hash of the test images behind scores, by record and (task, data), for records that hold which
+    test images were right."""
     known = scores.loc[scores["correct"].notna(), ["directory", "task", "data", "correct"]]
     return {(name, (task, data)): correct.content_hash for name, task, data, correct in known.itertuples(index=False)}
 
 
 def _way(record: Record, pair: Pair) -> str:
-    """All that must be equal, beside the test images, for two scores of a task on a set to be of one kind."""
+    """Return a key of how a record was evaluated on (task, data): the task's options and revisions. Scores with equal
+    keys, on the same test images, were made in the same way."""
     task, data = Measure.of_score(*pair).task, pair[1]
     specs = [spec for spec in record.cell.tasks if spec.task == task]
     options = [spec.options for spec in specs if spec.data == data] or [spec.options for spec in specs]
@@ -110,8 +116,9 @@ def _way(record: Record, pair: Pair) -> str:
 
 
 def _rank(record: Record, pair: Pair, records: Records) -> tuple[bool, tuple[int, int], str, int, str]:
-    """The higher of two records has the scores of a pair that count. The pair's own revisions say what is newer: a
-    record of more tasks and data sets only has more of them."""
+    """Return a sort key of a record for (task, data); the scores of the highest record count. The revisions of this
+    task and data set are compared before those of everything else, which are more numerous in records with more tasks.
+    """
     planned = records.wanted is not None and record.directory in records.wanted.names
     task, data = (record.revisions.get(name, 0) for name in (f"task:{Measure.of_score(*pair).task}", f"data:{pair[1]}"))
     newest = max(record.revisions.values(), default=0)

@@ -1,4 +1,5 @@
-"""The records arranged for questions: points (model × data × horizon), series, samples, estimates."""
+"""The records of a study, arranged for analysis: points (variant × horizon), series of points, samples of scores, and
+estimates with intervals."""
 
 from __future__ import annotations
 
@@ -23,17 +24,31 @@ from bench.study.names import DataName
 
 HEADLINE, FAR = "headline", "far"
 CHOICES = ("position", "pooling", "shape", "stem", "optimizer", "masked")
-"""Axes along which a single design choice is changed: a study of these alone compares no families."""
-DEFAULT_SHOTS = 10
+"""Axes along which a single design choice is changed. A study with only such axes does not compare families."""
+DEFAULT_SHOTS = 10  # labelled images per class
 PointKey = tuple[str, int]
-"""(variant, images seen)."""
+"""Key of a point: (variant, images seen)."""
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A variant of a model read at one horizon, over all its seeds. Compute is in FLOP, sizes in parameters."""
+    """A variant of a model, evaluated at one horizon, over all its seeds. (A variant is everything that defines a
+    trained model except its seed.)
+
+    Attributes:
+        variant: its hash (`study_data.variant_of`).
+        series: its displayed name.
+        kind: of the data set's images, such as "photographs".
+        num_images: size of the pre-training set.
+        images_seen: in training, up to this horizon.
+        unique_images: distinct images seen.
+        train_flops: training compute, in FLOP.
+        params, params_body: numbers of parameters.
+        forward_macs: multiply-adds per image.
+        axes: axes of the study that its cells lie on.
+    """
 
     variant: str
     series: str
@@ -63,7 +78,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One variant with its trained points in order of compute, and its untrained network."""
+    """One variant: its trained points in order of compute, and the point of its untrained network."""
 
     variant: str
     label: str
@@ -81,25 +96,30 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """The records of a suite, and the choices under which they are read.
+    """The records of a suite, and the choices by which they are analysed.
 
     Attributes:
-        records: what was loaded, with damaged and unfinished cells.
+        records: all that was loaded, including damaged and unfinished cells.
         horizons, scores: tidy tables of all records, whatever their status.
-        headline, far: names of measures averaged as "headline" and "far".
-        shots: labelled images per class for every few-shot number that is shown.
+        headline, far: names of the measures that are averaged as "headline" (main tasks) and as "far" (downstream sets
+            unlike the upstream set).
+        shots: labelled images per class of every few-shot number that is shown.
+        level: of all intervals.
         convention: which FLOP count is the compute axis, "paper" or "dense".
-        data_kinds: "photographs", "handwriting" or "rendered" per data set, as far as known; what a data set's file
-            says now stands before what a record said when it was made.
-        published: the numbers are quoted from a publication, not measured here; figures show such points hollow.
+        question: the study's question in words.
+        data_kinds: for each data set, "photographs", "handwriting" or "rendered", as far as known. It overrides what a
+            record says.
+        published: whether the numbers are quoted from a publication, not measured here; figures draw them hollow.
         source: the publication that they are quoted from.
-        controlled: what families differ in was chosen for a comparison; it was not where numbers are of many authors.
-        reference: published evidence that figures lay under these points.
-        set_aside: per record, scores that another cell supersedes (`bench.analysis.deduplicate`): left out of `scores`.
-        targets: accuracies that were asked for, 0..1; () leaves them to the questions.
-        forecast_at: training FLOPs that a forecast was asked for at; None leaves them to the question.
-        own_question: name of the question that the study was made for; "": of none in particular.
-        swept: the same with every learning rate, where a sweep was made: this one keeps the rates that stand.
+        controlled: whether the differences between families were designed for a comparison; False for numbers from many
+            authors.
+        reference: published evidence that figures draw behind these points.
+        set_aside: for each record, the (task, data) of scores that another cell supersedes
+            (`bench.analysis.deduplicate`); `scores` does not contain them.
+        targets: target accuracies that the user asked for, 0..1; () leaves them to the questions.
+        forecast_at: training FLOPs at which the user asked for a forecast; None leaves them to the question.
+        own_question: name of the question that the study was made for; "": none in particular.
+        swept: where learning rates were swept, the evidence with all of them; this one keeps only the chosen rates.
     """
 
     records: Records
@@ -132,7 +152,7 @@ class Evidence:
 
     @cached_property
     def points(self) -> dict[PointKey, Point]:
-        """Every point that at least one complete cell reached."""
+        """Every point that at least one complete cell has, by its key."""
         done = self.horizons[self.horizons["status"] == "complete"]
         seeds: dict[PointKey, set[int]] = {}
         axes: dict[PointKey, set[str]] = {}
@@ -166,7 +186,7 @@ class Evidence:
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
-        """Every trained variant, families in order of name, small models first."""
+        """Every trained variant, sorted by family (`family_rank`), small models first."""
         made = []
         for variant, points in by_key((p.variant, p) for p in self.points.values() if p.family != PIXELS).items():
             trained = tuple(sorted((p for p in points if p.trained), key=lambda p: p.images_seen))
@@ -177,8 +197,8 @@ class Evidence:
 
     @cached_property
     def not_begun(self) -> Mapping[PointKey, NotBegun]:
-        """Trained points whose network has not begun to learn, and why (`bench.analysis.begun`). None in a rehearsal,
-        where hardly any has: what a study does once they have is what is rehearsed."""
+        """Trained points whose network has not begun to learn, and why (`bench.analysis.begun`). Empty for a rehearsal,
+        where hardly any network has: it is to try out what a study does with networks that have."""
         if self.records.rehearsal:
             return {}
         trained = [p for p in self.points.values() if p.trained]
@@ -192,8 +212,9 @@ class Evidence:
         return found
 
     def _losses(self) -> dict[PointKey, tuple[float, float]]:
-        """Training loss of every point, mean over its seeds, and the loss of guessing. Networks that are not judged by
-        classes upstream take targets from the images: chance is another number there."""
+        """Return the training loss of every point, averaged over seeds, and the loss of guessing. Networks without an
+        upstream accuracy are left out: their targets come from the images, not from classes, so that the loss of
+        guessing is another one."""
         done = self.horizons[(self.horizons["status"] == "complete") & self.horizons["final_train_loss"].notna()]
         of_upstream = self.scores.loc[self.scores["task"] == UPSTREAM, ["directory", "images_seen"]].drop_duplicates()
         done = done.merge(of_upstream.astype({"directory": object}), on=["directory", "images_seen"])
@@ -206,8 +227,9 @@ class Evidence:
         }
 
     def _gains(self, trained: Sequence[Point]) -> dict[PointKey, Estimate | None]:
-        """Headline score minus that of the same network before training: of the same cells or, since initialisation
-        does not depend on images, of the model's cells on others."""
+        """Return the headline score of every trained point minus that of the same network before training. If the
+        variant has no untrained score, that of the same model on other images is used, because initialisation does not
+        depend on the images."""
         elsewhere = {p.model: p for p in self.points.values() if not p.trained and p.family != PIXELS}
         pairs = {}
         for p in trained:
@@ -221,19 +243,21 @@ class Evidence:
         return dict(zip(pairs, gains(list(pairs.values()), level=self.level), strict=True))
 
     def on_axis(self, axis: str, *, every: bool = False) -> tuple[Series, ...]:
-        """Series whose cells name `axis`. Without any: all for "data_size", the largest data sets for "compute".
+        """Return the series whose cells lie on `axis`. If there are none, return all series for "data_size", and those
+        on the largest data sets for "compute".
 
-        The largest size of a model on the data-size axis may be its run on the compute axis: it belongs to both.
+        The largest size of a model on the data-size axis may be its run on the compute axis; it belongs to both.
 
         Args:
-            every: with the points whose network has not begun to learn, which nothing but a picture or a list of what
-                was measured should hold. Otherwise a series has its other points, and one without any is left out.
+            every: whether to keep points whose network has not begun to learn. Only figures and lists of what was
+                measured should have them. If they are left out, so are series without any other point.
         """
         chosen = self._on_axis(axis)
         return chosen if every else self.begun(chosen)
 
     def begun(self, series: Iterable[Series]) -> tuple[Series, ...]:
-        """Series without the points whose network has not begun to learn; those without any other are left out."""
+        """Return series without the points whose network has not begun to learn. Series without any other point are
+        left out."""
         kept = ((s, tuple(p for p in s.points if p.key not in self.not_begun)) for s in series)
         return tuple(s if points == s.points else replace(s, points=points) for s, points in kept if points)
 
@@ -252,19 +276,20 @@ class Evidence:
 
     @cached_property
     def cells(self) -> dict[str, tuple[str, ...]]:
-        """Names of the complete cells of each variant: one per seed."""
+        """For each variant, the directory names of its complete cells, one per seed."""
         done = self.horizons[self.horizons["status"] == "complete"].drop_duplicates("directory")
         names_of = by_key(zip(done["variant"], done["directory"], strict=True))
         return {variant: tuple(names) for variant, names in names_of.items()}
 
     @cached_property
     def pixels(self) -> Point | None:
-        """The raw-pixel baseline."""
+        """The point of the raw-pixel baseline; None if it was not evaluated."""
         return next((p for p in self.points.values() if p.family == PIXELS), None)
 
     @cached_property
     def measures(self) -> tuple[str, ...]:
-        """Every accuracy: headline tasks, other tasks, far tasks, then upstream. Other metrics: `all_measures`."""
+        """Names of all measures whose metric is accuracy: headline tasks, other tasks, far tasks, then upstream. (For
+        other metrics see `all_measures`.)"""
         known = accuracies(self.scores)
         middle = sorted(m for m in known if m not in (*self.headline, *self.far, UPSTREAM))
         ordered = [*self.headline, *middle, *self.far, UPSTREAM]
@@ -272,15 +297,16 @@ class Evidence:
 
     @cached_property
     def all_measures(self) -> tuple[str, ...]:
-        """Everything that was scored, whatever the metric, in alphabetical order."""
+        """Names of all measures that were scored, whatever the metric, in alphabetical order."""
         return tuple(str(m) for m in self.scores["measure"].cat.categories)
 
     def parts(self, measure: str) -> tuple[str, ...]:
-        """Single measures that an average is made of."""
+        """Return the single measures that "headline" or "far" is the average of; any other measure by itself."""
         return {HEADLINE: self.headline, FAR: self.far}.get(measure, (measure,))
 
     def name(self, measure: str, points: Iterable[Point] | None = None) -> str:
-        """A measure as a title: what it is, and what its images are. A set that was trained on is that of `points`."""
+        """Return the title of a measure: what it is, and the kind of its images. For "upstream", the data set is that
+        of `points` (by default, of all series)."""
         if measure in (HEADLINE, FAR):
             parts = self.parts(measure)
             return f"Average of {len(parts)} main tasks" if len(parts) > 1 else self.name(parts[0])
@@ -290,13 +316,17 @@ class Evidence:
         return self.with_kind(measure, measure)
 
     def with_kind(self, text: str, measure: str) -> str:
-        """Words for a measure, followed by what its images are: "mnist (handwriting)"."""
+        """Return `text` followed by the kind of the measure's images, if known: "mnist (handwriting)"."""
         data = DataName.parse(Measure.parse(measure, registry.names("task")).data)
         kind = next((self.data_kinds[word] for word in (data.base, *data.words) if word in self.data_kinds), None)
         return f"{text} ({kind})" if kind else text
 
     def samples(self, point: Point, measure: str, *, shots: int | None = None) -> Samples | None:
-        """Scores of one point, seeds × draws; None if any part of an average is missing."""
+        """Return the scores of one point, seeds × few-shot draws; None if any part of an average is missing.
+
+        Args:
+            shots: labelled images per class; None: `self.shots`.
+        """
         wanted = self.shots if shots is None else shots
         parts = [
             self._samples.get((*point.key, name, wanted), self._samples.get((*point.key, name, None)))
@@ -313,8 +343,8 @@ class Evidence:
         return self._averages[key]
 
     def estimates(self, measure: str, *, shots: int | None = None) -> dict[PointKey, Estimate]:
-        """Estimates of one measure at every point. The variances between seeds moderate each other, those of trained
-        points and those of untrained ones apart."""
+        """Return the estimate of one measure at every point. The variances between seeds are shrunk towards each other
+        (`bench.stats.moderated`), separately for trained and untrained points."""
         cached = self._estimates.get((measure, shots))
         if cached is None:
             cached = {}
@@ -326,23 +356,24 @@ class Evidence:
         return cached
 
     def pool(self, measure: str) -> Moderated | None:
-        """Variances between seeds of one measure, over all trained points."""
+        """Return the moderated variances between seeds of one measure, over all trained points; None if nothing was
+        repeated."""
         if measure not in self._pools:
             points = [p for p in self.points.values() if p.trained]
             self._pools[measure] = pool(s for p in points if (s := self.samples(p, measure)) is not None)
         return self._pools[measure]
 
     def estimate(self, point: Point | None, measure: str) -> Estimate | None:
-        """The estimate at one point; None where it was not measured."""
+        """Return the estimate of a measure at one point; None if it was not measured there."""
         return None if point is None else self.estimates(measure).get(point.key)
 
     def without(self, cells: Set[str]) -> Evidence:
-        """The evidence without some cells, named by their directories; `swept` is the whole."""
+        """Return the evidence without some cells, given by their directories; its `swept` is this evidence."""
         return replace(self, horizons=without(self.horizons, cells), swept=self, **nothing_computed())
 
     def accuracies_at(self, shots: int | None) -> Evidence:
-        """The evidence with accuracies alone, few-shot ones at so many shots: a sixth of the scores, where no question
-        asks for others."""
+        """Return the evidence with accuracies only, and few-shot ones only at `shots`. These are a sixth of the scores,
+        and enough where no question asks for others."""
         drawn = self.scores["shots"].isna() | (self.scores["shots"] == shots)
         scores = self.scores[(self.scores["metric"] == ACCURACY) & drawn]
         return replace(self, scores=scores, shots=shots, **nothing_computed())
@@ -353,13 +384,13 @@ class Evidence:
 
 
 def nothing_computed() -> dict[str, Any]:
-    """Fields of a copy that has other numbers."""
+    """Return empty caches, as fields for a copy of an `Evidence` whose numbers differ."""
     return {"_estimates": {}, "_averages": {}, "_pools": {}, "_kept": {}}
 
 
 def kept(function: Callable[Concatenate[Evidence, P], T]) -> Callable[Concatenate[Evidence, P], T]:
-    """A function that computes something once and keeps it with the evidence. Copies that have the same numbers, and
-    differ in what is asked of them or in what is laid beside them, share it: laws take seconds."""
+    """Decorate a function so that its result is cached with the evidence (fitting laws takes seconds). Copies of the
+    evidence with the same numbers, which differ only in targets, reference or the like, share the cache."""
 
     @wraps(function)
     def call(evidence: Evidence, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -372,7 +403,7 @@ def kept(function: Callable[Concatenate[Evidence, P], T]) -> Callable[Concatenat
 
 
 def accuracies(scores: pd.DataFrame) -> tuple[str, ...]:
-    """Measures whose metric is accuracy, in alphabetical order."""
+    """Return the names of the measures whose metric is accuracy, in alphabetical order."""
     return tuple(sorted(scores.loc[scores["metric"] == ACCURACY, "measure"].astype(str).unique()))
 
 
@@ -381,13 +412,14 @@ def _order(s: Series) -> tuple[Any, ...]:
 
 
 def family_rank(family: str) -> tuple[int, str]:
-    """Order of families in tables and legends: by kind, then all others."""
+    """Return a sort key for families in tables and legends: first ViT, hybrids and ResNets, then all others by name."""
     kind = kind_of(family)
     return KINDS.index(kind) if kind else len(KINDS), family
 
 
 def shown_shots(known: Collection[int]) -> int | None:
-    """The number of labelled images per class that is shown: ten, or else the largest; None without any."""
+    """Return the number of labelled images per class whose scores are shown: ten if known, else the largest; None if
+    none is known."""
     return DEFAULT_SHOTS if DEFAULT_SHOTS in known else max(known, default=None)
 
 
@@ -404,13 +436,19 @@ def build(
     controlled: bool = True,
     reference: Evidence | None = None,
 ) -> Evidence:
-    """Arrange records. Where the user named downstream sets, the tasks of the suite's headline on these are the
-    headline. Otherwise it is the suite's, as far as it was scored. Where none of it was, it is the first of these that
-    there is: the test images of the set that was trained on, if the headline names "upstream"; the same tasks on other
-    sets; all tasks that are not far; the far ones.
+    """Arrange records as evidence, and decide which measures are the headline.
 
-    Scores that others supersede are set aside. Cells at learning rates that a sweep rejects are not:
-    `bench.analysis.lr_sweep.without_rejected` leaves them out.
+    If the user named downstream sets, the headline is the suite's headline tasks on these sets. Otherwise it is the
+    suite's headline, as far as it was scored. If none of it was, it is the first of these that was scored: the test
+    images of the upstream set, if the headline names "upstream"; the same tasks on other sets; all tasks that are not
+    far; the far ones.
+
+    Scores that others supersede are left out. Cells at learning rates that a sweep rejects are kept; see
+    `bench.analysis.lr_sweep.without_rejected`.
+
+    Args:
+        headline, far: measures of the suite.
+        others: see `Evidence`.
     """
     scores = score_table(records.records)
     horizons = horizon_table(records.records)
@@ -444,7 +482,8 @@ def build(
 
 
 def _on_named(headline: Sequence[str], scores: pd.DataFrame, named: Sequence[str]) -> tuple[str, ...]:
-    """Accuracies on the named downstream sets, in their order: those of the headline's tasks, or else of all tasks."""
+    """Return the accuracies on the data sets `named`, in this order: those of the headline's tasks, or if there are
+    none, of all tasks."""
     chosen = scores[(scores["metric"] == "accuracy") & scores["data"].isin(named) & (scores["task"] != UPSTREAM)]
     rows = chosen[["data", "task", "measure"]].drop_duplicates().astype(str).itertuples(index=False)
     ordered = sorted(rows, key=lambda row: (named.index(row.data), row.measure))
@@ -454,7 +493,8 @@ def _on_named(headline: Sequence[str], scores: pd.DataFrame, named: Sequence[str
 
 
 def _same_task(headline: Sequence[str], scored: Sequence[str]) -> tuple[str, ...]:
-    """Measures of the headline's tasks on other sets: "finetune:pets" where "finetune:mnist" was meant."""
+    """Return the measures of the headline's tasks on other data sets: "finetune:pets" if the headline is
+    "finetune:mnist"."""
     known = registry.names("task")
     tasks = {Measure.parse(measure, known).whole_task for measure in headline} - {FEWSHOT}
     return tuple(measure for measure in scored if Measure.parse(measure, known).whole_task in tasks)

@@ -1,10 +1,11 @@
-"""Kinds of families, by what their names begin with: order, colours and the paper's claims go by them."""
+"""Kinds of model families (ViT, hybrid, ResNet), by the beginning of their names. The order of families, their colours
+and the paper's claims depend on the kind."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-VIT, HYBRID, RESNET = KINDS = "ViT", "Hybrid", "ResNet"  # in order: the subject, its hybrids, what it is compared with
+VIT, HYBRID, RESNET = KINDS = "ViT", "Hybrid", "ResNet"  # in the order of tables and legends
 BEGINNINGS = {
     "vit": VIT,
     "hybrid": HYBRID,
@@ -16,10 +17,10 @@ BEGINNINGS = {
 
 
 def kind_of(family: str) -> str | None:
-    """The kind of a family, whatever it is called here; None of other families."""
+    """Return the kind of a family ("ViT", "Hybrid" or "ResNet"), by its name; None for other families."""
     return next((kind for start, kind in BEGINNINGS.items() if family.lower().startswith(start)), None)
 
 
 def family_of_kind(names: Collection[str], kind: str) -> str | None:
-    """The first of these names that is a family of a kind, e.g. of `VIT`; None where none is."""
+    """Return the first of these families that is of a kind, such as `VIT`; None if none is."""
     return next((name for name in names if kind_of(name) == kind), None)

@@ -1,4 +1,4 @@
-"""Everything that a report states, as data: findings, the paper's claims, threats to validity, cost and scope."""
+"""Data classes of everything that a report states: findings, the paper's claims, validity checks, cost and scope."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bench.stats.intervals import POINT_LEVEL
 
 
 class Stated(StrEnum):
-    """How a factor that the paper states lies to a measured one."""
+    """How a factor that the paper states (a range) compares with a measured estimate and its interval."""
 
     CONTAINS = "contains the estimate"
     OVERLAPS = "overlaps the interval"
@@ -19,8 +19,13 @@ class Stated(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """A claim is confirmed, contradicted, or left undecided by a finding: its place in `Findings.findings`, or in
-    `Findings.paper` (None: no points for the question)."""
+    """Whether a claim is confirmed (YES), contradicted (NO) or left undecided.
+
+    Attributes:
+        finding: index of the deciding finding in `Findings.findings`, or in `Findings.paper`; None: no finding is about
+            the claim.
+        stated: how the number that the paper states compares with the measured one; None without such a number.
+    """
 
     verdict: Verdict
     finding: int | None = None
@@ -29,8 +34,13 @@ class Judgement:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim of the paper, by the name of its file in `bench/claims/`. own: judged by these records. paper: by the
-    paper's Table 6 (None where that says nothing of it, and where these records are that table)."""
+    """A claim of the paper, judged.
+
+    Attributes:
+        claim: name of its file in `bench/claims/`.
+        own: judged by the study's records.
+        paper: judged by the paper's Table 6; None if that has no numbers about it, or if the records are that table.
+    """
 
     claim: str
     own: Judgement
@@ -41,7 +51,7 @@ class Claim:
 
 
 class Level(StrEnum):
-    """A warning weakens a conclusion; a note does not."""
+    """The severity of a validity check's result: WARNING if it weakens a conclusion, NOTE if it does not."""
 
     WARNING = "warning"
     NOTE = "note"
@@ -49,8 +59,8 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidityCheck:
-    """One threat to validity. The file of its kind in `bench/validity/` says which fields are used, and what they
-    hold."""
+    """A result of a validity check. Which fields are used, and what they hold, depends on its kind; see the file of the
+    check in `bench/validity/`."""
 
     kind: str
     level: Level = Level.WARNING
@@ -59,8 +69,8 @@ class ValidityCheck:
     low: float | None = None
     high: float | None = None
     limit: float | None = None
-    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values); name "" for values of everything
-    message: str = ""  # of whoever read or ran the cell
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (name, values); the name is "" if there is only one group
+    message: str = ""  # reason that was given when the record was loaded or the cell was run
 
 
 # -- everything --------------------------------------------------------------------------------------------------------
@@ -68,12 +78,22 @@ class ValidityCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class CostSummary:
-    """Sums over cells, whether or not they ran at once. spent_images: every image that a training step was taken on.
-    image_wait_seconds: of training, in which images were waited for.
-    joules, co2_grams: of the `measured` cells whose energy is known; None where it is of none, or no grams of one."""
+    """The cost of a study: sums over cells, whether or not they ran at the same time.
+
+    Attributes:
+        cells: number of cells.
+        seconds: by purpose: "train", "evaluate", "save", "wait".
+        total_seconds: of all purposes.
+        spent_flops: training compute, in FLOP.
+        spent_images: images that training steps were taken on.
+        image_wait_seconds: training time that was spent waiting for images.
+        joules: energy of the cells whose energy is known; None if none is.
+        measured: number of cells whose energy is known.
+        co2_grams: emissions of the same cells; None if those of any are unknown.
+    """
 
     cells: int
-    seconds: tuple[tuple[str, float], ...]  # (purpose, seconds): train, evaluate, save, wait
+    seconds: tuple[tuple[str, float], ...]
     total_seconds: float
     spent_flops: float
     spent_images: int
@@ -89,11 +109,17 @@ class Scope:
     """The range that was measured, to which every answer is limited.
 
     Attributes:
-        flops: least and most of the compute axis. params: of the largest model.
-        paper_begins: FLOP at which the paper's Figure 5 begins, where this study ends below it.
-        upstream: (data set, kind of its images). images: most that were used. image_size: the largest, pixels.
-        once: every model was trained with one seed. few_seeds: models with fewer than three.
-        points: trained points to compare. families: how many. frozen: headline tasks read frozen features.
+        flops: least and most training compute on the compute axis, in FLOP.
+        params: parameters of the largest model.
+        paper_begins: FLOP at which the paper's Figure 5 begins; None if this study reaches that.
+        upstream: (data set, kind of its images), for each upstream set.
+        images: largest number of upstream images used.
+        image_size: largest side of the images, in pixels.
+        once: whether every model was trained with one seed only.
+        few_seeds: models with fewer than three seeds.
+        points: number of trained points on the compute axis.
+        families: number of families.
+        frozen: whether all headline tasks use frozen features.
     """
 
     flops: tuple[float, float] | None
@@ -116,14 +142,19 @@ class Findings:
     Attributes:
         findings: the suite's own question first, then families at equal compute, laws, and the effects of compute,
             images and training.
-        checks: what weakens them.
-        claims: () where no law could be fitted. paper: what the paper's own Table 6 answers, where claims refer to it.
-        scope: None where no model was trained to the end.
-        headline, far: tasks behind these measures. shots: labelled images per class of the probe, None without one.
-        replicated: some training was repeated; otherwise no interval holds training noise.
-        judged: some model was judged downstream, raced or swept; if not, the answer of the suite is in its figures and
-            tables. completed: a cell was.
-        published: the numbers are quoted from the paper: nothing was run, nothing was spent.
+        checks: results of validity checks.
+        cost: what the study has cost.
+        scope: the range that was measured; None if no model was trained to the end.
+        claims: the paper's claims, judged; () if no law could be fitted.
+        paper: findings from the paper's own Table 6 that claims refer to.
+        headline, far: measures that are averaged under these names.
+        shots: labelled images per class of the few-shot probe; None without one.
+        level: of the intervals.
+        replicated: whether some training was repeated; otherwise no interval includes training noise.
+        judged: whether some model was evaluated downstream, or some question has a finding. If not, the suite's answer
+            is in its figures and tables.
+        completed: whether some cell was completed.
+        published: whether the numbers are quoted from the paper, so that nothing was run or spent.
     """
 
     findings: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""Tables of a study for people: one row per (cell, horizon), per score, per point of a learning curve, per finding."""
+"""Tables of a study for users to analyse themselves: horizons, scores, learning curves and findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OF_CELL = ["directory", "model", "family", "num_images", "seed", "images_seen", 
 
 
 def horizons(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per (cell, horizon); fields of the recipe are columns `recipe.<field>`."""
+    """Return a table with one row per (cell, horizon). Fields of the recipe are columns named `recipe.<field>`."""
     table = horizon_table(records)
     values = [{name: _plain(value) for name, value in to_json(recipe).items()} for recipe in table["recipe"]]
     recipes = pd.DataFrame(values, index=table.index).add_prefix("recipe.")
@@ -26,19 +26,21 @@ def horizons(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def _plain(value: Any) -> Any:
-    """A pair as it is typed: 0.9/0.99."""
+    """Return a list as a user types it, such as 0.9/0.99; other values unchanged."""
     return "/".join(map(str, value)) if isinstance(value, list) else value
 
 
 def scores(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per score: of which cell and horizon; `data` is the downstream set, `upstream` the one trained on."""
+    """Return a table with one row per score, with its cell and horizon. The column `data` is the downstream set, and
+    `upstream` the set that was trained on."""
     table = score_table(records).drop(columns=["correct", "resampled"]).astype({"directory": object})
     cells = horizon_table(records)
     return table.merge(cells[OF_CELL].assign(upstream=cells["data"]), on=["directory", "images_seen"], how="left")
 
 
 def curves(records: Sequence[Record]) -> pd.DataFrame:
-    """One row per point of a learning curve, in the order of the work; `horizon` is missing on a shared trunk."""
+    """Return a table with one row per point of a learning curve, in the order of training. `horizon` is missing for
+    points of a trunk, which several horizons share."""
     rows = [
         (record.directory, record.cell.model, record.cell.seed, images, horizon, loss)
         for record in records
@@ -56,8 +58,9 @@ COUNT_COLUMNS = tuple(f"n_{entry.name}" for entry in dataclasses.fields(Counts))
 
 
 def findings(answers: Sequence[Finding]) -> pd.DataFrame:
-    """One row per finding, without the evidence behind it. Columns, also of no findings: question, subject, verdict,
-    measure, estimate, low, high and the other fields of `Finding`; n_seeds, n_models and the other `Counts`."""
+    """Return a table with one row per finding, without the evidence behind it. Its columns are question, subject,
+    verdict, measure, estimate, low, high and the other fields of `Finding`, and n_seeds, n_models and the other fields
+    of `Counts`; they are there even without any finding."""
     return pd.DataFrame([_row(finding) for finding in answers], columns=[*FINDING_COLUMNS, *COUNT_COLUMNS])
 
 
@@ -68,4 +71,4 @@ def _row(finding: Finding) -> dict[str, Any]:
 
 
 TABLES = {"horizons": horizons, "scores": scores, "curves": curves}
-"""The tables that records alone suffice for."""
+"""The tables that can be made from records alone, by name."""

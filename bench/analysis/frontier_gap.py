@@ -1,7 +1,7 @@
-"""The gap between two families' frontiers over compute, point by point, and its slope with all that is uncertain in it.
+"""The gap between the frontiers of two families over compute, point by point, and its slope with an interval.
 
-The points are those that laws are fitted to. The slope is of least squares: where the gap is a curve, it is its average
-change per tenfold compute, weighted to the ends.
+A frontier is a family's best points, to which its law is fitted. The slope is that of least squares over log compute;
+if the gap is curved, this is an average change per tenfold compute, in which the ends weigh more.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from bench.stats.levels import p_value
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierGap:
-    """first - second at every frontier point of `at`'s that lies in the other's range.
+    """The accuracy gap between two families, first - second.
 
     Attributes:
-        slope: change per tenfold compute; None where there are fewer than `TREND_POINTS` points.
-        beside: what chance between single training runs may add to the slope; 0 where training was repeated.
+        trend: the gap at every frontier point of the first family that is in the range of the second.
+        slope: change of the gap per tenfold compute; None if there are fewer than `TREND_POINTS` points.
+        beside: margin that the noise between single training runs may add to the slope; 0 if training was repeated.
     """
 
     trend: tuple[TrendPoint, ...]
@@ -40,13 +41,13 @@ class FrontierGap:
 
     @property
     def p(self) -> float:
-        """How often a gap that does not change would show such a slope."""
+        """p-value of the slope: how often a constant gap would show a slope as large as this."""
         return 1.0 if self.slope is None else p_value(self.slope, beside=self.beside)
 
 
 def frontier_gap(evidence: Evidence, first: Law, second: Law) -> FrontierGap:
-    """The gap at every place of the first's frontier inside the second's range, interpolated in log compute; a budget
-    that only counts a little apart is inside."""
+    """Return the gap at every frontier point of the first family that is inside the range of the second, whose error is
+    interpolated in log compute. A point outside by less than a budget's tolerance (`one_budget`) counts as inside."""
     (x, own), (at, other) = first.frontier, second.frontier
     inside = np.array([at[0] <= a <= at[-1] or one_budget(a, at[0]) or one_budget(a, at[-1]) for a in x])
     x, own = x[inside], own[inside]
@@ -73,7 +74,7 @@ def frontier_gap(evidence: Evidence, first: Law, second: Law) -> FrontierGap:
 
 
 def _by_place(evidence: Evidence, law: Law) -> dict[float, Point]:
-    """The best point of a law at every x."""
+    """Return the best point of a law at each of its x."""
     best: dict[float, tuple[float, Point]] = {}
     for point in law.points:
         e = evidence.estimate(point, law.measure)

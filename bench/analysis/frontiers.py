@@ -1,12 +1,13 @@
-"""Which family is ahead at equal compute, and whether the order changes. Nothing is extrapolated.
+"""Compares two families at equal compute: which is ahead, and whether the order changes. Nothing is extrapolated.
 
 A family is represented at a budget by its best model there. A model counts at a budget only if it was trained to within
-`ONE_BUDGET` of it, or was read below and above it: then it is interpolated, and how far off that may be is part of the
-interval. A run that ended below is not carried on: "within" a budget is not "at" it, for the other side may have spent
-twice as much. Published networks, of one budget each, can be compared within budgets alone; such an answer says so.
+`ONE_BUDGET` of it, or was evaluated below and above it. In the latter case its accuracy is interpolated, and the
+possible error of that is part of the interval. A run that ended at less compute does not count at a larger budget,
+because the other side may have spent twice as much. Published networks have one budget each, so they are also counted
+at all larger budgets; such an answer says so.
 
-The maximum of several noisy scores is biased upwards (winner's curse); where repeated training gives the noise, every
-best score is corrected for it. Two models are compared as two families of one.
+The maximum of several noisy scores is biased upwards (winner's curse). If repeated training shows how large the noise
+is, every best score is corrected for this. Two models are compared as two families with one model each.
 """
 
 from __future__ import annotations
@@ -32,19 +33,20 @@ from bench.stats.pareto import FAR_OFF, frontier_bias
 
 BUDGETS = 5
 """Compute levels, evenly spaced in log compute over the common range, at which two families are compared."""
-MIN_RANGE_FACTOR = 1.25  # a common range narrower than this factor is one budget, not a range
-SELECTION_DRAWS = 1000  # draws behind a correction for selection
-INTERPOLATION = "interpolation"  # a source of error beside those of `bench.stats.intervals`
+MIN_RANGE_FACTOR = 1.25  # a common range narrower than this factor is treated as a single budget
+SELECTION_DRAWS = 1000  # simulated repetitions behind a correction for selection bias
+INTERPOLATION = "interpolation"  # a source of error in addition to those of `bench.stats.intervals`
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The points that a score at a place of the axis was made of.
+    """The points from which the score of a model at one x was computed.
 
     Attributes:
-        label: the model. parts: points and their weights, which add up to 1.
-        slack: how far off the interpolation between them may be, in accuracy.
-        bias: what was added to the score, in accuracy, for being the best of several.
+        label: name of the model.
+        parts: (weight, point); the weights add up to 1. Two points were interpolated.
+        slack: possible error of the interpolation, in accuracy.
+        bias: correction that was added to the score, in accuracy, because it was picked as the best of several.
     """
 
     label: str
@@ -55,14 +57,22 @@ class Reading:
 
 Rival = tuple[Reading, Samples]
 Side = Callable[[float], list[Rival]]
-"""The models of a family at a place of the axis."""
+"""x -> the models of one family at this x, with their scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gaps:
-    """Two families over their common range. `mean` is along it, `slope` the change per tenfold x by least squares, or
-    None for one place; `paired` on test images. `corrected`: for selecting the best models. `begins`:
-    why the range begins where it does, if not with the first run. `carried`: within budgets, not at them."""
+    """The accuracy gap between two families, first - second, over their common range of x.
+
+    Attributes:
+        gaps: the gap at each x that was compared.
+        mean: mean of the gaps.
+        corrected: whether scores were corrected for picking the best model.
+        paired: whether test images were compared one by one.
+        begins: why the range begins where it does, if not at the first run.
+        carried: whether models also count at budgets larger than their own (published networks).
+        slope: change of the gap per tenfold x by least squares; None for a single x.
+    """
 
     first: str
     second: str
@@ -76,18 +86,18 @@ class Gaps:
 
     @property
     def accuracy(self) -> float:
-        """Around which accuracy the gaps lie, on average."""
+        """Mean accuracy of both families over all gaps."""
         return float(np.mean([gap.accuracy for gap in self.gaps]))
 
     @property
     def decided(self) -> list[Gap]:
-        """The differences beyond their interval."""
+        """The gaps whose interval excludes 0."""
         return [gap for gap in self.gaps if gap.verdict != Verdict.CANNOT_TELL]
 
     @property
     def changes(self) -> bool:
-        """Whether the gap depends on x: its slope over log x differs from zero beyond its interval, or its ends have
-        different signs and one of them is beyond its own."""
+        """Whether the gap depends on x: the interval of its slope over log x excludes 0, or the first and last gap have
+        different signs and the interval of one of them excludes 0."""
         if self.slope is None:
             return False
         if abs(self.slope.value) > math.hypot(self.slope.half, self.slope_unreplicated):
@@ -98,15 +108,15 @@ class Gaps:
 
     @property
     def slope_unreplicated(self) -> float:
-        """What chance between single training runs may add to the slope; 0 where training was repeated."""
+        """Margin that the noise between single training runs may add to the slope; 0 if training was repeated."""
         if self.slope is None or SEEDS not in self.slope.excluded:
             return 0.0
         return float(np.linalg.norm(slope_weights([gap.x for gap in self.gaps]))) * unreplicated_noise(self.accuracy)
 
     @property
     def p(self) -> float:
-        """How often equal families would show a mean or a slope as far from 0 as these: two tests, the smaller p
-        doubled (Bonferroni). Single places are not tested for themselves."""
+        """p-value of equal families: how often they would show a mean or a slope as far from 0 as these. It is twice
+        the smaller p-value of the two tests (Bonferroni); gaps at a single x are not tested on their own."""
         beside = unreplicated_noise(self.accuracy) if SEEDS in self.mean.excluded else 0.0
         of_mean = p_value(self.mean, beside=beside)
         if self.slope is None:
@@ -115,8 +125,8 @@ class Gaps:
 
     @property
     def crossing(self) -> tuple[float, float] | None:
-        """The interval of x in which the order changes: the last place where one family is ahead beyond the interval
-        and the next where the other is. None unless the first and the last decided places differ."""
+        """The range of x in which the order changes: the last x where one family is ahead beyond its interval, and the
+        next where the other one is. None unless the leaders of the first and the last decided gap differ."""
         decided = self.decided
         for before, after in pairwise(decided):
             if before.verdict != after.verdict:
@@ -125,8 +135,9 @@ class Gaps:
 
     @property
     def p_of_crossing(self) -> float:
-        """How often equal families would each be ahead somewhere as surely as here: the larger p of the surest place of
-        each, times the number of places; 1 without a crossing."""
+        """p-value of the crossing: how often equal families would each be ahead somewhere as clearly as here. For each
+        family the smallest p-value of a gap is taken; the result is the larger of the two, times the number of gaps. 1
+        without a crossing."""
         if self.crossing is None:
             return 1.0
         surest: dict[Verdict, float] = {}
@@ -144,7 +155,7 @@ class Gaps:
 
 
 def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str) -> Gaps | Reason:
-    """Two families' best models at equal compute, or why they cannot be compared."""
+    """Compare the best models of two families at equal compute; a `Reason` says why they cannot be compared."""
     sides = [[s for s in series if s.family == name] for name in (first, second)]
     low, high = common_range(*sides)
     if not 0 < MIN_RANGE_FACTOR * low <= high:
@@ -156,7 +167,8 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
 
 
 def _begins_later(evidence: Evidence, sides: Sequence[Sequence[Series]], names: tuple[str, str]) -> BeginsLater | None:
-    """The families for whose sake two begin to be compared above the least compute that both were trained with."""
+    """Return the families whose networks have not begun to learn at the least compute that both were trained with, so
+    that the comparison begins above it; None if it begins there."""
     variants = [{s.last.data for s in side} for side in sides]
     on_axis = evidence.on_axis("compute", every=True)
     trained = [
@@ -170,7 +182,8 @@ def _begins_later(evidence: Evidence, sides: Sequence[Sequence[Series]], names: 
 
 
 def common_range(first: Sequence[Series], second: Sequence[Series]) -> tuple[float, float]:
-    """The least and the most FLOPs that both sides were trained with; the first is larger where there is none."""
+    """Return the least and the most training FLOPs that both sides cover; without a common range, the first is
+    larger."""
     low = max(min(s.points[0].train_flops for s in side) for side in (first, second))
     return low, min(max(s.last.train_flops for s in side) for side in (first, second))
 
@@ -178,8 +191,8 @@ def common_range(first: Sequence[Series], second: Sequence[Series]) -> tuple[flo
 def along_compute(
     evidence: Evidence, first: Sequence[Series], second: Sequence[Series], names: tuple[str, str], measure: str
 ) -> Gaps | None:
-    """The best models of two sides at `BUDGETS` levels of their common range of compute, or at one where it is narrower
-    than `MIN_RANGE_FACTOR`. None where there is no such range, or nothing was scored there."""
+    """Compare the best models of two sides at `BUDGETS` levels of their common range of compute, or at one level if the
+    range is narrower than `MIN_RANGE_FACTOR`. None if there is no common range, or no score in it."""
     low, high = common_range(first, second)
     if not 0 < low <= high * ONE_BUDGET:
         return None
@@ -191,7 +204,8 @@ def along_compute(
 
 
 def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Gaps | None:
-    """Two families' best models of the data-size axis at equal numbers of distinct images."""
+    """Compare the best models of two families on the data-size axis at equal numbers of distinct images. None if fewer
+    than two numbers can be compared."""
     sides = [[c for c in curves if c.family == name] for name in (first, second)]
     sizes = [{p.unique_images for c in side for p in c.points} for side in sides]
     shared = sorted(sizes[0] & sizes[1])
@@ -254,9 +268,15 @@ def _gaps(
 def _sum(
     evidence: Evidence, places: Sequence[tuple[float, Reading, Reading]], measure: str
 ) -> tuple[Estimate, bool] | None:
-    """A weighted sum of differences over places, corrected for the choice of the best models and with the error of
-    interpolation; whether test images were paired. Along one curve interpolation errs to one side, so that its errors
-    add up in a mean; where weights have both signs they are taken as independent."""
+    """Return a weighted sum of gaps with its interval, and whether test images were compared one by one. The sum is
+    corrected for picking the best models, and its interval includes the error of interpolation.
+
+    Along one curve, interpolation errs to the same side, so its errors add up in a mean. If weights have both signs,
+    the errors are taken as independent, if that is larger.
+
+    Args:
+        places: (weight, reading of the first side, reading of the second side) for each gap.
+    """
     parts = [
         [(weight * share, point) for weight, *pair in places for share, point in pair[which].parts] for which in (0, 1)
     ]
@@ -272,7 +292,7 @@ def _sum(
 
 
 def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | None:
-    """The best of some models, its scores corrected for selection bias."""
+    """Return the best of some models, with its scores corrected for selection bias; None without any model."""
     if not rivals:
         return None
     errors = np.array([1 - samples.mean for _, samples in rivals])
@@ -282,13 +302,18 @@ def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | 
     if len(rivals) == 1 or pooled is None or not np.isfinite(noise).all():
         return reading, best
     near = np.flatnonzero(errors <= errors.min() + FAR_OFF * noise).tolist()
-    bias = float(frontier_bias(errors, noise, [near], draws=SELECTION_DRAWS)[0])  # of an error: negative
+    bias = float(frontier_bias(errors, noise, [near], draws=SELECTION_DRAWS)[0])  # bias of an error, so negative
     return replace(reading, bias=bias), replace(best, values_SD=best.values_SD + bias)
 
 
 def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: float, *, carried: bool) -> list[Rival]:
-    """The family's models at this compute, interpolated in log compute where they were read on both sides of it and not
-    at it; `carried`: also those whose longest run ended below, and without slack, which no curve of bests shows."""
+    """Return the models of a side at this compute, with their scores. A model that was evaluated only below and above
+    it is interpolated in log compute.
+
+    Args:
+        carried: whether to include models whose longest run ended at less compute, and to leave out the error of
+            interpolation.
+    """
     rivals: list[Rival] = []
     for series in side:
         at = [p for p in series.points if one_budget(p.train_flops, flops)]
@@ -311,14 +336,14 @@ def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: f
 
 
 def best_within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> float | None:
-    """The accuracy of a side's best model within this compute, runs that ended below it among them: a curve of bests,
-    which no comparison at equal compute uses. None where none was scored."""
+    """Return the accuracy of a side's best model with at most this compute, including runs that ended below it; None
+    without any score. It is for curves of the best accuracy so far, not for comparisons at equal compute."""
     return max((read.mean for _, read in _readings(evidence, side, measure, flops, carried=True)), default=None)
 
 
 def _slack(evidence: Evidence, series: Series, measure: str, flops: float) -> float:
-    """How far off the interpolation of a model's accuracy at this compute may be. A model with two budgets is taken to
-    bend as much as the study's other models do at most."""
+    """Return the possible error, in accuracy, of interpolating a model at this compute. A model with only two budgets
+    is assumed to have the largest curvature of the study's other models."""
     log_x, y = _curve(evidence, series, measure)
     others = [_curve(evidence, s, measure) for s in evidence.on_axis("compute")] if len(log_x) < 3 else []
     bends = [bend for curve in others for bend in interpolation.curvatures(*curve)[0].tolist()]
@@ -326,7 +351,7 @@ def _slack(evidence: Evidence, series: Series, measure: str, flops: float) -> fl
 
 
 def _curve(evidence: Evidence, series: Series, measure: str) -> tuple[list[float], list[float]]:
-    """A model's accuracy over log compute."""
+    """Return a model's accuracy over log compute: (log FLOPs, accuracies)."""
     known = [(math.log(p.train_flops), s.mean) for p in series.points if (s := evidence.samples(p, measure))]
     return [x for x, _ in known], [y for _, y in known]
 
@@ -335,6 +360,7 @@ def _curve(evidence: Evidence, series: Series, measure: str) -> tuple[list[float
 
 
 def of_one_data_set(series: Sequence[Series]) -> list[Series]:
-    """The points that were pre-trained on the data set that most were: families are compared on equal data."""
+    """Return the series that were pre-trained on the most frequent data set, because families are compared on equal
+    data."""
     used = Counter(s.last.data for s in series).most_common(1)
     return [s for s in series if s.last.data == used[0][0]]

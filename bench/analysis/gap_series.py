@@ -1,7 +1,7 @@
-"""Two models of different families at equal compute over the number of images: the gap at each.
+"""The gap between two models of different families at equal compute, over the number of pre-training images.
 
-A run that sees fewer images than its set holds is the same kind of run on any larger set, every image being new to it:
-the run on the largest set then stands for all sizes beyond the images that it saw.
+A run that sees fewer images than its data set holds would be the same on any larger set, because every image is new to
+it. Such a run on the largest set therefore stands for all set sizes above the number of images that it saw.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from bench.analysis.finding import TREND_POINTS
 
 @dataclass(frozen=True, kw_only=True)
 class EqualComputePoint(Gap):
-    """Two families at one number of images and equal compute. x: images that a run of either saw at most."""
+    """The gap between two families at one number of images and equal compute. `x`: the most distinct images that a run
+    of either family saw."""
 
     first: Point
     second: Point
@@ -29,10 +30,12 @@ class EqualComputePoint(Gap):
 
 @dataclass(frozen=True, kw_only=True)
 class GapSeries:
-    """The gap between two models over sizes at one budget, in FLOPs, largest size last.
+    """The gap between two models at one compute budget, over sizes of the data set.
 
     Attributes:
         alone: whether each is the only model of its family on the data-size axis.
+        flops: the budget, in FLOP.
+        places: one gap for each size, the largest size last.
     """
 
     families: tuple[str, str]
@@ -43,14 +46,17 @@ class GapSeries:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Names that tell the two apart from the other series' models."""
+        """Names of the two sides: those of the families, if these are unambiguous, otherwise those of the models."""
         return self.families if self.alone else self.models
 
 
 def gap_series(evidence: Evidence) -> tuple[GapSeries, ...]:
-    """Every two models of the data-size axis, of different families, that were trained with equal FLOPs on
-    `TREND_POINTS` sizes or more: the first family with the last, then with nearer ones; the largest budget of those
-    first, and at that the best models."""
+    """Return a series for every two models of different families that were trained with equal FLOPs on `TREND_POINTS`
+    sizes of the data set or more.
+
+    Pairs of families are ordered: the first family with the last, then with nearer ones. Within a pair, the largest
+    budgets come first, and at one budget the models with the highest accuracy.
+    """
     models: dict[str, dict[str, list[Point]]] = {}
     for series in evidence.on_axis("data_size"):
         if any("data_size" in p.axes for p in series.points):
@@ -85,7 +91,7 @@ def _equal_compute_points(
         made_of = contrast(evidence, [(1.0, a)], [(1.0, b)], HEADLINE) if a and b else None
         if a and b and of_a and of_b and made_of:
             gap, paired = made_of
-            x = float(max(min(p.num_images, p.images_seen) for p in (a, b)))  # as asked: a batch more or less
+            x = float(max(min(p.num_images, p.images_seen) for p in (a, b)))  # as planned; actually up to a batch off
             made[x] = EqualComputePoint(
                 x=x,
                 first=a,
@@ -101,7 +107,8 @@ def _equal_compute_points(
 
 
 def _point_on(points: Sequence[Point], size: int) -> Point | None:
-    """The family's point on so many images; where it would not see them all, that on the most images."""
+    """Return the point trained on `size` images; or, if a run sees too few images for the size to matter, the point on
+    the most images; None without either."""
     exact = [p for p in points if p.num_images == size]
     fresh = [p for p in points if p.images_seen <= min(p.num_images, size)]
     return exact[0] if exact else max(fresh, key=lambda p: p.num_images, default=None)
@@ -109,8 +116,14 @@ def _point_on(points: Sequence[Point], size: int) -> Point | None:
 
 @dataclass(frozen=True, kw_only=True)
 class StillFalling:
-    """The loss of a model fell by so much in the last doubling before the budget of a line, on all images: nats, and
-    as a share of the loss of guessing."""
+    """By how much the training loss of a model on all images still fell, in the last doubling of images seen before a
+    budget.
+
+    Attributes:
+        flops: the budget.
+        nats: fall of the loss, in nats.
+        share: the same as a fraction of the loss of guessing.
+    """
 
     model: str
     flops: float
@@ -119,7 +132,8 @@ class StillFalling:
 
 
 def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
-    """Every model of every line. Training loss after the cool-down: it is lowest there, and every budget has one."""
+    """Return by how much the loss still fell, for every model of every gap series. It is the training loss after the
+    cool-down, which every budget has."""
     falling: dict[tuple[float, str], StillFalling] = {}
     table = evidence.horizons[evidence.horizons["status"] == "complete"]
     every = gap_series(evidence)

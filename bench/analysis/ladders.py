@@ -1,4 +1,5 @@
-"""Ladders in records: the paired gains of every change on every rung, and their statistics."""
+"""Finds the ladders in a study's records: the gains of every change over the baseline on every rung (amount of
+compute), and their statistics."""
 
 from __future__ import annotations
 
@@ -18,15 +19,22 @@ from bench.study.ladder import BASELINE, place_of
 from bench.study.record import Record
 
 FEWEST_SEEDS = 2
-FIRST = 4  # trials of rates at an end of a ladder, as `bench.plan.tuning` begins
-POINTS = 100.0  # per share
+FIRST = 4  # trials of learning rates that a new rung begins with, as in `bench.plan.tuning`
+POINTS = 100.0  # percentage points per unit of accuracy
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairedRun:
-    """One finished run. accuracy in points; flops in the paper's convention; seconds of training on one device.
+    """One finished run of a ladder.
 
-    begun: by the rule of `bench.analysis.begun`, where chance stands for the untrained network, which no ladder judges.
+    Attributes:
+        accuracy: upstream accuracy, in percentage points.
+        flops: training compute in the paper's convention.
+        images: images trained on.
+        seconds: of training, on one device.
+        rate: learning rate.
+        begun: whether the network has begun to learn, by the rule of `bench.analysis.begun`, with chance in place of
+            the untrained network, which is not evaluated in ladders.
     """
 
     accuracy: float
@@ -39,14 +47,14 @@ class PairedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLadder:
-    """A change beside its baseline.
+    """A change and its baseline on all rungs.
 
     Attributes:
-        change: as it was typed.
-        flops_R: the baseline's training compute of each rung, ascending.
-        pairs_R: per rung, seed -> (run of the change, run of the baseline).
-        found: the statistics; gains are in points.
-        verdict: the arms of a study share the level.
+        change: as the user typed it.
+        flops_R: the baseline's training compute on each rung, ascending.
+        pairs_R: for each rung, seed -> (run of the change, run of the baseline).
+        found: the statistics; gains are in percentage points.
+        verdict: corrected for all changes of the study (Holm).
     """
 
     change: str
@@ -57,22 +65,22 @@ class ChangeLadder:
 
     @property
     def seeds(self) -> int:
-        """The fewest of any rung."""
+        """The smallest number of seeds of any rung."""
         return min(map(len, self.pairs_R))
 
     @property
     def next_flops(self) -> float:
-        """One rung above the highest, as far as the two highest are apart."""
+        """Compute of the next rung, as far above the highest as the two highest are apart."""
         return self.flops_R[-1] ** 2 / self.flops_R[-2]
 
     @property
     def seconds(self) -> float:
-        """Seconds that one more seed on every rung takes, for both arms."""
+        """Seconds that one more seed on every rung takes, change and baseline together."""
         return sum(self.seconds_R)
 
     @property
     def seconds_R(self) -> tuple[float, ...]:
-        """Seconds that one more seed takes on each rung, for both arms."""
+        """Seconds that one more seed takes on each rung, change and baseline together."""
         return tuple(
             float(np.median([change.seconds + base.seconds for change, base in pairs.values()]))
             for pairs in self.pairs_R
@@ -80,21 +88,22 @@ class ChangeLadder:
 
     @property
     def opening_seconds(self) -> float:
-        """Of a rung above, beside its pairs: trials of rates there, and the rungs between, whose rates then change."""
+        """Seconds that a new rung above takes in addition to its pairs of runs: trials of learning rates there, and
+        repeats of the rungs between the lowest and the new one, whose learning rates then change."""
         above = self.seconds_R[-1] ** 2 / self.seconds_R[-2] if self.seconds_R[-2] else 0.0
         again = zip(self.seconds_R[1:], self.pairs_R[1:], strict=True)
         return FIRST * above + sum(each * len(pairs) for each, pairs in again)
 
     @property
     def is_blind(self) -> bool:
-        """Whether a rung's baseline has not begun to learn, or is nearly right everywhere: no gain can show there."""
+        """Whether some rung cannot show a gain, because its baseline has not begun to learn or is nearly perfect."""
         means = [float(np.mean([base.accuracy for _, base in pairs.values()])) for pairs in self.pairs_R]
         return not all(base.begun for pairs in self.pairs_R for _, base in pairs.values()) or max(means) > 99.5
 
 
 @lru_cache(maxsize=4)
 def arms(evidence: Evidence) -> tuple[ChangeLadder, ...]:
-    """Every change that has three rungs or more with two pairs or more."""
+    """Return the ladder of every change that has at least three rungs with at least two pairs of runs each."""
     runs = _runs(evidence)
     baseline = runs.pop(BASELINE, {})
     made = []
@@ -121,13 +130,13 @@ def arms(evidence: Evidence) -> tuple[ChangeLadder, ...]:
 
 
 def is_ladder(evidence: Evidence) -> bool:
-    """Whether any of its runs stands on a rung."""
+    """Return whether the evidence is of a ladder, that is, has runs on rungs."""
     return any(place_of(record.cell.axes) for record in evidence.records.records)
 
 
 def compared(evidence: Evidence) -> Evidence:
-    """Of a ladder, the runs on its rungs; other evidence as it is. Trials of rates are judged on images that are held
-    out: they choose, and are compared with no rung."""
+    """Return the evidence without a ladder's trials of learning rates; other evidence unchanged. Trials only serve to
+    choose rates; they are evaluated on held-out images, and cannot be compared with runs on rungs."""
     if not is_ladder(evidence):
         return evidence
     trials = frozenset(r.directory for r in evidence.records.records if place_of(r.cell.axes) is None)
@@ -146,7 +155,7 @@ def _ladders(flops_R: list[float], pairs_R: list[dict[int, tuple[PairedRun, Pair
 
 
 def _runs(evidence: Evidence) -> dict[str, dict[int, dict[int, PairedRun]]]:
-    """Change -> rung -> seed -> run, of the current grid where there is one."""
+    """Return the complete runs by change, rung and seed; if there is a current grid of cells, only runs in it."""
     wanted = evidence.records.wanted
     names = frozenset(wanted.names) if wanted else None
     made: dict[str, dict[int, dict[int, PairedRun]]] = {}

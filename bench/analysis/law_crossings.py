@@ -1,8 +1,8 @@
-"""Finds where one of two families begins to be ahead, by their fitted laws, inside the common range.
+"""Finds where one of two families overtakes the other, by their fitted laws, within the range that both cover.
 
-The question is about the laws: intervals are of the place where they cross, not of where one more run of each would be
-as good as the other. Where a law is not smooth (`Law.is_smooth`) the measured order answers: between which budgets it
-changes, with nothing fitted. A mean over tasks hides that they may disagree: the crossing of each stands beside it.
+Intervals are of the x where the laws cross, not of the x where one more run of each family would be equally good. If a
+law is not smooth (`Law.is_smooth`), the measured order answers instead: between which budgets it changes, without a
+fit. Because tasks may disagree, the crossing on each task is given beside that of their mean.
 """
 
 from __future__ import annotations
@@ -25,16 +25,22 @@ from bench.core.measure import measure_text
 from bench.core.phrase import phrase
 from bench.laws.crossing import crossing
 
-# Reasons.
+# Reasons of a finding (`Finding.reasons`).
 CROSSING_UNSTABLE = "crossing unstable"
-"""Laws may cross or not. With low or high, the leader is known up to there, or from there on."""
-UNEQUAL_COMPUTE = "unequal compute"  # compared at equal images: evidence has the `FamilyBudget` of each family
+"""The laws may cross or not. If the finding has a `low`, the leader is certain up to there; a `high`, from there on."""
+UNEQUAL_COMPUTE = "unequal compute"
+"""The families were compared at equal images, not at equal compute; the evidence has a `FamilyBudget` of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCrossing(Item):
-    """The order of two families changes on one task: `leader` is ahead beyond `x`, or overtakes between `low` and
-    `high`. Without a place, `leader` is ahead throughout; without either, the order cannot be told."""
+    """Where the order of two families changes on one task.
+
+    Attributes:
+        leader: the family that is ahead after the change or, without a change, throughout; "" if the order is unknown.
+        x: where the laws cross; None if the measured order was used, or without a change.
+        low, high: interval of x; of a measured order, the budgets between which it changes.
+    """
 
     task: str
     leader: str
@@ -44,7 +50,7 @@ class TaskCrossing(Item):
 
 
 def crossings(evidence: Evidence, name: str, axis: Axis, *, kinds: tuple[str, str]) -> Iterator[Finding]:
-    """The finding of the question `name` about two kinds of families, where both have a law."""
+    """Yield the finding of the question `name` about two kinds of families, if both have a law."""
     known = laws_of(evidence, axis)
     first, second = (of_kind(known, kind) for kind in kinds)
     if first and second:
@@ -58,7 +64,7 @@ def crossings(evidence: Evidence, name: str, axis: Axis, *, kinds: tuple[str, st
 
 
 def _answer(evidence: Evidence, name: str, first: Law, second: Law, measure: str = HEADLINE) -> Finding:
-    """The laws answer where both are smooth, otherwise the measured places do."""
+    """Return the answer of the two laws if both are smooth, otherwise that of the measured order."""
     why, items = why_not_smooth(first, second)
     if not why:
         return crossing_of(name, first, second)
@@ -72,7 +78,7 @@ def _answer(evidence: Evidence, name: str, first: Law, second: Law, measure: str
 
 
 def _measured(evidence: Evidence, first: Law, second: Law, measure: str) -> Gaps | Reason | None:
-    """The two families at the places of the axis that both were measured at."""
+    """Compare the measured points of two families along the axis of their laws."""
     if first.axis == Axis.IMAGES:
         return at_images(evidence, size_curves(evidence), first.family, second.family, measure)
     series = of_one_data_set(compared_series(evidence))
@@ -80,7 +86,8 @@ def _measured(evidence: Evidence, first: Law, second: Law, measure: str) -> Gaps
 
 
 def _on_task(evidence: Evidence, name: str, first: Law, second: Law, task: str, *, by_law: bool) -> TaskCrossing:
-    """The crossing on one task: by laws, if both families have them there, where the mean was judged so."""
+    """Return the crossing on one task: by laws, if the mean was judged by laws (`by_law`) and both families have one on
+    this task; otherwise by the measured order."""
     of_task = laws(evidence, axis=first.axis, measure=task) if by_law else {}
     sides = [of_task.get(law.family) for law in (first, second)]
     if sides[0] and sides[1]:
@@ -102,7 +109,7 @@ def _on_task(evidence: Evidence, name: str, first: Law, second: Law, task: str, 
 
 
 def crossing_of(question: str, first: Law, second: Law) -> Finding:
-    """The place where the first begins to be ahead of the second, by their laws."""
+    """Return the finding on where the first family overtakes the second, by their laws."""
     crossed = crossing(first.averaged, second.averaged, names=(first.family, second.family))
     remarks: list[str] = []
     budgets: list[Item] = []
@@ -133,7 +140,7 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
 
 
 def _budget(law: Law) -> FamilyBudget:
-    """The compute and images behind the points of a curve over images."""
+    """Return the compute and the images seen behind a law over images."""
     spent = sorted((point.train_flops, point.images_seen) for point in law.points)
     (least, few), (most, many) = spent[0], spent[-1]
     return FamilyBudget(family=law.family, flops=(least, most), images_seen=(few, many))
@@ -149,7 +156,8 @@ def say(f: Finding) -> list[str]:
 
 
 def by_task(f: Finding) -> str:
-    """The crossing on every task behind the mean: "mnist 1.07 TFLOPs, scripts ViT ahead throughout"."""
+    """Return the crossing on every task behind the mean, in words: "mnist 1.07 TFLOPs, scripts ViT ahead
+    throughout"."""
     said = []
     for item in wording.every(f, TaskCrossing):
         ends = [end for end in (item.low, item.high) if end is not None]
@@ -164,7 +172,7 @@ def by_task(f: Finding) -> str:
 
 
 def number(f: Finding) -> Number:
-    """The place with its interval; of a measured order, the budgets between which it changes."""
+    """Return the x of the crossing with its interval; for a measured order, the budgets between which it changes."""
     return wording.number(f) if f.estimate is not None else order.number(f)
 
 
@@ -176,7 +184,7 @@ def sentence(f: Finding) -> str:
 
 
 def _open(f: Finding) -> str:
-    """Says where laws may cross, or that the points do not tell."""
+    """Return a sentence that says where the laws may cross, or that this is unknown."""
     if f.low is not None:
         return f"{f.leader} is ahead up to {wording.place(f, f.low)}; if the laws cross, they do so above."
     if f.high is not None:

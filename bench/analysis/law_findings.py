@@ -1,4 +1,4 @@
-"""Parts that questions to fitted laws share. Nothing is read off a law where group means contradict it."""
+"""Functions that questions about fitted laws share. A law is not used where the measured means contradict it."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ X_QUANTITY: Mapping[Axis, Mapping[str, Any]] = {
     Axis.COMPUTE: {"quantity": "compute", "unit": Unit.FLOP},
     Axis.IMAGES: {"quantity": "distinct images", "unit": Unit.IMAGES},
 }
-"""Axis -> the fields of a finding whose estimate is a place on it."""
-SAME_COMPUTE = 1.05  # times the compute of a run; closer than that is at it
+"""For each axis, the fields of a finding whose estimate is an x on that axis."""
+SAME_COMPUTE = 1.05  # ratio of compute up to which two runs count as having the same
 
 
 def laws_of(evidence: Evidence, axis: Axis) -> dict[str, Law]:
-    """The families' laws against an axis; {} where families are not compared."""
+    """Return the law of each family over an axis; {} if the study does not compare families."""
     return laws(evidence, axis=axis) if compared_series(evidence) else {}
 
 
 def pairs_of_laws(evidence: Evidence) -> list[tuple[Law, Law]]:
-    """Every two families that have laws over compute."""
+    """Return every pair of laws over compute of two families."""
     return list(combinations(laws_of(evidence, Axis.COMPUTE).values(), 2))
 
 
@@ -39,7 +39,7 @@ def of_kind(by_family: dict[str, Law], kind: str) -> Law | None:
 
 
 def law_finding(question: str, *families: Law, subject: Sequence[str] = ()) -> partial[Finding]:
-    """A finding about some laws, without its answer."""
+    """Return a partial `Finding` about the laws of some families, to which the answer has to be added."""
     names = tuple(subject or (law.family for law in families))
     return partial(
         Finding,
@@ -52,8 +52,8 @@ def law_finding(question: str, *families: Law, subject: Sequence[str] = ()) -> p
 
 
 def why_not_smooth(*laws: Law) -> tuple[tuple[str, ...], tuple[Item, ...]]:
-    """Why no crossing and no exponent is read off these laws (`Law.is_smooth`), and the evidence; ((), ()) where they
-    can be."""
+    """Return the reasons why crossings and exponents of these laws cannot be trusted (`Law.is_smooth`), and the
+    evidence; ((), ()) if they can."""
     several = [SeveralModels(family=law.family, models=law.models) for law in laws if len(law.models) > 1]
     missed = [item for law in laws for item in deviation((law.family,), law.lack_of_fit)]
     reasons = (*([Reason.SEVERAL_MODELS] if several else []), *([Reason.LACK_OF_FIT] if missed else []))
@@ -61,7 +61,7 @@ def why_not_smooth(*laws: Law) -> tuple[tuple[str, ...], tuple[Item, ...]]:
 
 
 def deviation(families: Sequence[str], lack: LackOfFit | None) -> list[Item]:
-    """The evidence of a test that fails; [] of others."""
+    """Return a failed lack-of-fit test as evidence; [] if it did not fail."""
     if lack is None or not lack.fails:
         return []
     return [LawDeviation(families=tuple(families), predicted=lack.predicted, observed=lack.error, p=lack.p)]

@@ -1,11 +1,11 @@
-"""Choice of each model's learning rate from a sweep, by upstream accuracy alone.
+"""Chooses each model's learning rate from a sweep, by upstream (pre-training) accuracy only.
 
-The rule: the maximum of a smooth curve through all single runs about the best rate, log-odds of accuracy over the
-logarithm of the rate (`bench.stats.peak`), with its interval. Where the best rate lies at or beyond an end of the sweep
-none is chosen: the sweep has to go on. A rate at which any run diverged is not chosen. Downstream scores, which are
-reported, are not used: the choice would bias them. Upstream accuracy is judged on a part of the training images that
-cells hold out (`Cell.held_out`), or else on the upstream test images: then it is biased by the choice, and so are
-downstream scores on the upstream set, which is a validity check.
+The best rate is the maximum of a smooth curve through all single runs near the best rate: log-odds of accuracy over the
+logarithm of the rate (`bench.stats.peak`). It has an interval. If it lies at or beyond an end of the sweep, no rate is
+chosen, and the sweep has to be extended. A rate at which any run diverged is not chosen. Downstream scores, which are
+reported, are not used, because the choice would bias them. Upstream accuracy is measured on a part of the training
+images that cells hold out (`Cell.held_out`), or else on the upstream test images. In the latter case it is biased by
+the choice, and so are downstream scores on the upstream set; a validity check reports this.
 """
 
 from __future__ import annotations
@@ -32,9 +32,15 @@ from bench.study.record import Record
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """One rate. `accuracy` is None where no run finished; `diverged` counts runs whose loss stopped being finite.
+    """One learning rate of a sweep.
 
-    `cells` names every run at this rate by its directory; `values` are the accuracies of `seeds`.
+    Attributes:
+        rate: the learning rate.
+        accuracy: upstream accuracy; None if no run finished.
+        diverged: number of runs whose loss stopped being finite.
+        cells: directories of all runs at this rate.
+        seeds: of the runs that finished.
+        values: accuracy of each seed.
     """
 
     rate: float
@@ -51,10 +57,14 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(Item):
-    """One model trained at several rates, evaluated after `images_seen` images.
+    """One model trained at several learning rates, evaluated at one budget.
 
-    `tried` is ascending and holds at least two rates. `shorter` is the same sweep read at the shortest budget, where
-    every rate was read at several. `held_out`: accuracy is on images that were kept out of the training images.
+    Attributes:
+        num_images: size of the subset of `data`; None: all of it.
+        images_seen: the budget.
+        tried: at least two rates, ascending.
+        held_out: whether accuracy is on images that were held out from the training images.
+        shorter: the same sweep at the shortest budget, if all rates were evaluated at several budgets.
     """
 
     model: str
@@ -68,12 +78,13 @@ class Sweep(Item):
 
     @cached_property
     def best(self) -> Tried:
-        """The highest mean accuracy; the lowest rate of equal ones."""
+        """The rate with the highest mean accuracy; of equal ones, the lowest rate."""
         return max((t for t in self.tried if t.eligible), key=_accuracy)
 
     @cached_property
     def peak(self) -> Peak | None:
-        """The curve through the runs about the best rate, over log2 of the rate; None where there is no maximum."""
+        """The maximum of the curve through the runs near the best rate, over log2 of the rate; None if the curve has
+        none."""
         near = [self.tried[number] for number in peaks.near_peak([self._height(t) for t in self.tried])]
         if len({t.rate for t in near}) < peaks.MIN_PLACES:
             return None
@@ -83,14 +94,15 @@ class Sweep(Item):
         return peaks.cut(found, peaks.between(*_readings([t for t in self.tried if t.eligible]), level=POINT_LEVEL))
 
     def _height(self, tried: Tried) -> float:
-        """Mean log-odds; NaN where the rate is not eligible."""
+        """Return the mean log-odds of accuracy at a rate; NaN if the rate is not eligible."""
         if not tried.eligible or not tried.values:
             return math.nan
         return math.fsum(_log_odds(tried, value) for value in tried.values) / len(tried.values)
 
     @cached_property
     def edge(self) -> str | None:
-        """ "lowest" or "highest" where the best rate lies at or beyond that end of the sweep: no rate is chosen."""
+        """ "lowest" or "highest" if the best rate is at or beyond that end of the sweep, so that none is chosen; else
+        None."""
         first, last = self.tried[0], self.tried[-1]
         place = math.log2(self.best.rate) if self.peak is None else self.peak.place
         if self.best is first or (first.eligible and place < math.log2(first.rate)):
@@ -99,8 +111,8 @@ class Sweep(Item):
 
     @cached_property
     def optimum(self) -> float | None:
-        """The best rate; None where it lies at or beyond the sweep's edge. It is the best one tried where no smooth
-        curve has a maximum, or has it beyond a rate at which a run diverged."""
+        """The best rate, at the maximum of the curve; None if it is at or beyond an end of the sweep. It is the best
+        rate tried if the curve has no maximum, or has it beyond a rate at which a run diverged."""
         if self.edge is not None:
             return None
         if self.peak is None:
@@ -112,8 +124,7 @@ class Sweep(Item):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of the best rate, cut at the ends of the sweep; None where nothing is known of the noise, or of
-        the best."""
+        """The interval of the best rate, cut at the ends of the sweep; None if noise or best rate are unknown."""
         if self.optimum is None or self.peak is None or math.isnan(self.peak.low):
             return None
         low, high = (2.0 ** min(max(end, -99.0), 99.0) for end in (self.peak.low, self.peak.high))
@@ -122,27 +133,28 @@ class Sweep(Item):
 
     @property
     def is_open(self) -> bool:
-        """Whether the interval of the best rate reaches an end of the sweep, or nothing is known of it."""
+        """Whether the interval of the best rate reaches an end of the sweep, or is unknown."""
         ends = self.interval
         return ends is None or ends[0] <= self.tried[0].rate or ends[1] >= self.tried[-1].rate
 
     @property
     def rate(self) -> float | None:
-        """The rate to train with: the best one to two digits; None where it lies at or beyond the sweep's edge."""
+        """The learning rate to train with: the best one, rounded to two digits; None if it is at or beyond an end of
+        the sweep."""
         return None if self.optimum is None else float(f"{self.optimum:.2g}")
 
     @cached_property
     def chosen(self) -> Tried:
-        """The rate whose runs stand for the model: the tried one nearest to the best rate, or the best tried where that
-        lies at or beyond the edge."""
+        """The tried rate whose runs represent the model: the one nearest to the best rate; or, if that is at or beyond
+        an end of the sweep, the best one tried."""
         if self.optimum is None:
             return self.best
         wanted = math.log(self.optimum)
         return min((t for t in self.tried if t.eligible), key=lambda t: (abs(math.log(t.rate) - wanted), t.rate))
 
     def lost_at(self, factor: float) -> float | None:
-        """Accuracy that is lost at this multiple of the best rate, by the curve; None without one, or where the curve
-        ends before."""
+        """Return the accuracy that is lost by training at `factor` times the best rate, by the curve; None without a
+        curve, or if that rate is outside the sweep."""
         if self.optimum is None or self.peak is None:
             return None
         at = math.log2(self.optimum * factor)
@@ -152,7 +164,8 @@ class Sweep(Item):
 
     @property
     def ratio_to_shorter(self) -> tuple[float, float, float] | None:
-        """The best rate over that at the shortest budget, with its interval; None where one of them is not known."""
+        """The best rate divided by the best rate at the shortest budget: (ratio, low, high). None if one of them is
+        unknown."""
         if self.shorter is None or self.peak is None or self.shorter.peak is None:
             return None
         if self.optimum is None or self.shorter.optimum is None:
@@ -162,7 +175,8 @@ class Sweep(Item):
 
     @property
     def further(self) -> tuple[float, ...]:
-        """The two rates that go on past the edge, in steps as wide as the sweep's last; () without an edge."""
+        """The next two rates beyond the end of the sweep where the best rate is, at the spacing of the sweep's last
+        two; () if the best rate is not at an end."""
         if self.edge is None:
             return ()
         rates = [t.rate for t in self.tried]
@@ -171,14 +185,14 @@ class Sweep(Item):
 
     @property
     def upstream(self) -> str:
-        """The data set, and how many of its images where not all were used."""
+        """The pre-training set: the data set's name and, if not all images were used, their number: "mnist@1000"."""
         return self.data if self.num_images is None else f"{self.data}@{self.num_images}"
 
 
 @lru_cache(maxsize=4)
 def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
-    """Every model that was tried at two or more rates and finished at one of them; families and models in order. None
-    of a ladder, whose rates were tuned for every arm and budget apart, and are its own matter."""
+    """Return a sweep for every model that was trained at two or more learning rates and finished at one of them, sorted
+    by family and model. () for a ladder, which tunes rates for every change and budget separately."""
     if any(place_of(record.cell.axes) for record in evidence.records.records):
         return ()
     if evidence.swept is not None:
@@ -190,25 +204,27 @@ def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
 
 
 def of_chosen(records: Records, **about: Any) -> Evidence:
-    """Evidence of a study's records at the learning rates that its sweeps chose: comparisons, figures and plans use it.
-    `about` as `bench.analysis.evidence.build` takes it."""
+    """Return the evidence of a study's records at the learning rates that its sweeps chose, for comparisons, figures
+    and plans. `about`: arguments of `bench.analysis.evidence.build`."""
     return without_rejected(evidence_module.build(records, **about))
 
 
 def without_rejected(evidence: Evidence) -> Evidence:
-    """Evidence without the runs at rejected rates; `swept` of it is the whole, where a sweep was made."""
+    """Return the evidence without the runs at rejected learning rates. If there was a sweep, its `swept` is the whole
+    evidence."""
     others = rejected(evidence)
     return evidence.without(others) if others else evidence
 
 
 def rejected(evidence: Evidence) -> frozenset[str]:
-    """Directories of the runs of a sweep at other rates than the one used elsewhere (`_used`)."""
+    """Return the directories of the runs of sweeps at other learning rates than the one that represents the model."""
     swept = sweeps(evidence)
     return frozenset(name for s in swept for t in s.tried if t is not _used(evidence, s) for name in t.cells)
 
 
 def _used(evidence: Evidence, sweep: Sweep) -> Tried:
-    """The rate whose runs represent the model outside the sweep: the only one in the current grid, else the chosen."""
+    """Return the rate whose runs represent the model outside the sweep: if only one rate is in the current grid of
+    cells, that one, else the chosen one."""
     wanted = evidence.records.wanted
     names = frozenset(wanted.names) if wanted else frozenset()
     current = [t for t in sweep.tried if t.accuracy is not None and not names.isdisjoint(t.cells)]
@@ -216,7 +232,7 @@ def _used(evidence: Evidence, sweep: Sweep) -> Tried:
 
 
 def judged_on(swept: Sequence[Sweep]) -> str:
-    """The images that rates are chosen by."""
+    """Return words for the images by which learning rates are chosen."""
     if all(s.held_out for s in swept):
         return "a part of the training images that was held out"
     return "the upstream test images, so that the accuracy of a chosen rate is slightly optimistic"
@@ -226,10 +242,10 @@ def judged_on(swept: Sequence[Sweep]) -> str:
 
 
 def _groups(records: Iterable[Record]) -> list[list[Record]]:
-    """Records that differ in rate and seed alone, where there are several rates."""
+    """Return groups of records that differ only in learning rate and seed, if a group has several rates."""
     done = [record for record in records if record.status in ("complete", "diverged")]
     by_model = by_key(((record.cell.model, record.cell.data), record) for record in done)
-    swept = [group for group in by_model.values() if _several_rates(group)]  # a hash costs more than a look
+    swept = [group for group in by_model.values() if _several_rates(group)]  # saves time: hashes below are slow
     alike = by_key((variant_of(record, but_for=["lr"]), record) for group in swept for record in group)
     return [group for group in alike.values() if _several_rates(group)]
 
@@ -242,7 +258,7 @@ def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
     finished = [record for record in group if record.status == "complete"]
     seen = [{h.images_seen for h in record.horizons if h.images_seen} for record in finished]
     shared = set.intersection(*seen) if seen else set()
-    if not shared and seen:  # halved: some rates were stopped before the longest budget
+    if not shared and seen:  # successive halving: some rates were stopped before the longest budget
         most = max(set.union(*seen), default=0)
         shared = {most} if sum(most in horizons for horizons in seen) > 1 else set()
     if not shared:
@@ -255,7 +271,7 @@ def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
 
 
 def _at(evidence: Evidence, group: Sequence[Record], seen: int) -> Sweep | None:
-    """The sweep at one budget; None where no rate is eligible there."""
+    """Return the sweep of a group of records at one budget (`seen`, in images); None if no rate is eligible there."""
     finished = [record for record in group if record.status == "complete"]
     estimates = evidence.estimates(UPSTREAM)
     keys = {record.cell.recipe.lr: (variant_of(record), seen) for record in finished}
@@ -291,7 +307,7 @@ def _at(evidence: Evidence, group: Sequence[Record], seen: int) -> Sweep | None:
 
 
 def _readings(tried: Sequence[Tried]) -> tuple[list[float], list[float], list[int]]:
-    """log2 of the rate, log-odds of accuracy and seed of every run."""
+    """Return log2 of the learning rate, log-odds of accuracy, and seed of every run, as three lists."""
     runs = [(t, seed, value) for t in tried for seed, value in zip(t.seeds, t.values, strict=True)]
     return (
         [math.log2(t.rate) for t, _, _ in runs],
@@ -301,7 +317,7 @@ def _readings(tried: Sequence[Tried]) -> tuple[list[float], list[float], list[in
 
 
 def _log_odds(tried: Tried, accuracy: float) -> float:
-    """Log-odds of one run's accuracy: seeds spread alike in log-odds, whatever the accuracy."""
+    """Return the log-odds of one run's accuracy, in which the spread between seeds hardly depends on the accuracy."""
     assert tried.accuracy is not None
     return float(special.logit(inside(accuracy, tried.accuracy.num_test)))
 

@@ -1,7 +1,8 @@
-"""Two models, or two families, of one study at equal training compute: B minus A, as the report judges families.
+"""Compares two models, or two families, of one study at equal training compute, B minus A, as a report compares
+families.
 
-Both sides are read at levels of compute that both were trained with, by `bench.analysis.frontiers`: nothing is
-extrapolated. The average over the study's headline tasks decides; other tasks stand apart.
+Both sides are compared at levels of compute that both were trained with, by `bench.analysis.frontiers`; nothing is
+extrapolated. The average over the study's headline tasks decides; other tasks are listed separately.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from bench.stats.intervals import SEEDS, z_quantile
 
 
 def at_compute(evidence: Evidence, a: str, b: str) -> SideBySide:
-    """B - A, for two models or families of a study.
+    """Compare two models or families of a study, B - A, at equal compute.
+
+    Args:
+        a, b: names of models or families.
 
     Raises:
-        UserError: one was trained in several ways; they have no upstream set, compute or score in common.
+        UserError: one was trained in several ways, or did not begin to learn; or they have no upstream set, compute or
+            score in common.
     """
     first, second = _sides(evidence, a, b)
     measures = [m for m in evidence.measures if m not in evidence.headline]
@@ -58,10 +63,10 @@ def at_compute(evidence: Evidence, a: str, b: str) -> SideBySide:
 
 
 def _sides(evidence: Evidence, a: str, b: str) -> tuple[list[Series], list[Series]]:
-    """The trained variants of both, on the upstream set that most of the study's models share."""
+    """Return the trained variants of both sides, on the upstream set that most of the study's models use."""
     axis = evidence.on_axis("compute", every=True)
     every = [[s for s in axis if name in (s.last.model, s.last.family)] for name in (a, b)]
-    if not all(every):  # not of the compute axis: on the most images that both were trained on
+    if not all(every):  # a side is not on the compute axis: take the largest set of images that both were trained on
         every = [[s for s in evidence.series if name in (s.last.model, s.last.family)] for name in (a, b)]
         sizes = set.intersection(*({(s.last.data, s.last.num_images) for s in side} for side in every))
         most = max((number for _, number in sizes), default=0)
@@ -91,7 +96,7 @@ def _range(side: Sequence[Series]) -> str:
 
 
 def _single(whole: Gaps) -> list[Gaps]:
-    """Every place on its own."""
+    """Split gaps along a range into one `Gaps` for each x, with the two sides exchanged."""
     return [
         Gaps(
             first=gap.second_model,
@@ -111,7 +116,7 @@ def _at(one: Gaps) -> AtCompute:
 
 
 def _contrast(task: str, gaps: Gaps) -> TaskDifference:
-    """B - A along the range, where B is the first of `found`."""
+    """Return the mean of B - A along the range. B is the first side of `gaps`."""
     e, accuracy = gaps.mean, gaps.accuracy
     margins = dict(e.margins)
     if SEEDS in e.excluded:

@@ -1,4 +1,4 @@
-"""Whether one of two families overtakes the other within the common range, by measured points alone."""
+"""Finds whether one of two families overtakes the other within their common range, by measured points, without laws."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from bench.analysis.scaling_laws import laws
 from bench.analysis.wording import Number, Sentence
 from bench.core.phrase import phrase
 
-NO_CHANGE_OF_ORDER = "no change of order"  # a reason: no difference is beyond the intervals of the trend
+NO_CHANGE_OF_ORDER = "no change of order"  # reason of a finding: no change of rank exceeds the intervals
 
 REASONS: Mapping[str, Sentence] = {NO_CHANGE_OF_ORDER: "No change of rank exceeds the intervals."}
 
 
 def vit_and_resnet(evidence: Evidence) -> tuple[list[Series], str, str] | None:
-    """The series that are compared, and what ViT and ResNet are called there; None without both."""
+    """Return the series that are compared, and the names of the ViT and the ResNet family among them; None without
+    both."""
     series = of_one_data_set(compared_series(evidence))
     names = families_of(series)
     vit, resnet = family_of_kind(names, VIT), family_of_kind(names, RESNET)
@@ -29,13 +30,19 @@ def vit_and_resnet(evidence: Evidence) -> tuple[list[Series], str, str] | None:
 
 
 def by_law(evidence: Evidence, axis: Axis) -> bool:
-    """Whether laws answer where ViT and ResNet cross: the same from points alone is then no main finding."""
+    """Return whether both ViT and ResNet have a law. Then their crossing is found by laws, and the one by measured
+    points is not a main finding."""
     known = laws(evidence, axis=axis)
     return bool(family_of_kind(known, VIT) and family_of_kind(known, RESNET))
 
 
 def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
-    """Whether the order changes between measured places, and where."""
+    """Return the finding on whether the order of two families changes between measured points, and where.
+
+    Args:
+        question: name of the question.
+        main: see `Finding.main`.
+    """
     crossing, mean = gaps.crossing, gaps.mean
     last = (gaps.decided or gaps.gaps)[-1].verdict
     throughout = {gap.verdict for gap in gaps.gaps} == {last} != {Verdict.CANNOT_TELL}
@@ -74,7 +81,7 @@ def sentence(f: Finding) -> str:
 
 
 def number(f: Finding) -> Number:
-    """The place at which the order changes, or the trend."""
+    """Return the budgets between which the order changes, in words; without a change, the trend of the gap."""
     if f.low is None:
         return wording.number(f)
     text = f"between {wording.between(f, f.low, f.high, 'and')}"

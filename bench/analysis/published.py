@@ -1,11 +1,11 @@
-"""The paper's printed results as evidence, so that every question and figure can be put to them as well: its scaling
-study (Table 6, Figure 5), its comparison of upstream sets (Table 5, Figure 3) and its VTAB scores (Table 9, Figure 2).
+"""The ViT paper's printed results as evidence, so that every question and figure also works on them: its scaling study
+(Table 6, Figure 5), its comparison of upstream sets (Table 5, Figure 3) and its VTAB scores (Table 9, Figure 2).
 
-Printed numbers are taken as printed: exaFLOPs, epochs, accuracies. Added from elsewhere: sizes of the test sets,
-numbers of classes (the data sets' own), and parameters, counted on this project's models with 1000 classes. Forward
-multiply-adds follow from the exaFLOPs: compute = 6 x MACs x epochs x 303 million images. Tables 5 and 9 print neither
-epochs nor compute: there `images_seen` is the size of the upstream set, which says no more than that the network was
-trained. Nothing else is known: no seeds, no seconds, no core-days.
+ExaFLOPs, epochs and accuracies are taken as printed. Added from elsewhere are the sizes of the test sets and the
+numbers of classes (from the data sets), and the numbers of parameters (counted on this project's models with 1000
+classes). Forward multiply-adds follow from the exaFLOPs: compute = 6 x MACs x epochs x 303 million images. Tables 5 and
+9 print neither epochs nor compute; there, `images_seen` is the size of the upstream set, which only means that the
+network was trained. Seeds, seconds and core-days are unknown.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TESTS: Mapping[str, tuple[str, int, int]] = MappingProxyType(
         "Flowers": ("flowers", 6_149, 102),
     }
 )
-"""Column of Table 6: (data set, test images, classes). ReaL drops the validation images without a label."""
+"""For each column of Table 6: (data set, test images, classes). ReaL leaves out validation images without a label."""
 COLUMNS = {"ImageNet-ReaL": "ReaL", "Oxford-IIIT-Pets": "Pets", "Oxford-Flowers-102": "Flowers"}
-"""Rows of Table 5 by the names that Table 6 gives the same data sets."""
+"""For names of rows of Table 5: the name of the same data set in Table 6."""
 FIVE = ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")
-"""Figure 5's "Average-5": the plain mean, without ReaL."""
+"""The data sets of "Average-5" in Figure 5, an unweighted mean without ReaL."""
 HEADLINE = tuple(f"finetune:{TESTS[column][0]}" for column in FIVE)
 
 JFT = "JFT-300M"
@@ -49,7 +49,7 @@ UPSTREAM = {
     "ImageNet-21k": ("imagenet-21k", 14_000_000, None),
     JFT: ("jft-300m", 303_000_000, 18_291),
 }
-"""As printed: (data set, images, classes)."""
+"""For each upstream set, by its printed name: (data set, images, classes); None: unknown."""
 FULL_NAMES = {"JFT": JFT, "I21k": "ImageNet-21k"}
 
 VTAB = {
@@ -67,18 +67,20 @@ VTAB = {
     ),
 }
 VTAB_TEST = 711
-"""Images of VTAB's smallest test set, KITTI's. The paper prints no intervals; this errs on the wide side."""
+"""Number of images of VTAB's smallest test set, KITTI's. The paper prints no intervals; with this number they are wider
+rather than narrower."""
 
 
 @cache
 def evidence() -> Evidence:
-    """Table 6: 15 models, 18 runs, one seed each."""
+    """Return Table 6 as evidence: 15 models, 18 runs, one seed each."""
     return _evidence(table6(), headline=HEADLINE, question=QUESTION)
 
 
 @cache
 def figures() -> Mapping[str, Evidence]:
-    """Per figure that the paper's tables allow, the table that it is drawn from: 6, 5 and 9. Points are hollow."""
+    """Return, for each figure that can be drawn from the paper's tables, the evidence of its table (6, 5 or 9). Figures
+    draw these points hollow."""
     scaling = evidence()
     drawn = {
         "compute": scaling,
@@ -106,7 +108,7 @@ def _evidence(records: Sequence[Record], *, headline: tuple[str, ...] = (), ques
 
 
 def table6() -> list[Record]:
-    """One record per model, one horizon per number of epochs (each was a run of its own)."""
+    """Return Table 6 as records: one per model, with one horizon per number of epochs (each was a separate run)."""
     by_name = by_key((row["name"], row) for row in sorted(table("table6"), key=lambda row: int(row["epochs"])))
     made = []
     for printed, rows in by_name.items():
@@ -129,7 +131,7 @@ def table6() -> list[Record]:
 
 
 def table5() -> list[Record]:
-    """One record per (model, upstream set)."""
+    """Return Table 5 as records, one per (model, upstream set)."""
     rows = table("table5")
     made = []
     for model in [column for column in rows[0] if column not in ("pretrain", "dataset")]:
@@ -143,7 +145,7 @@ def table5() -> list[Record]:
 
 
 def table9() -> list[Record]:
-    """One record per model."""
+    """Return Table 9 as records, one per model."""
     made = []
     for row in table("table9"):
         model, _, short = row["model"].partition(" ")
@@ -155,7 +157,7 @@ def table9() -> list[Record]:
 
 
 def family(printed: str) -> str:
-    """The legend of Figure 5: ViT, ResNet or Hybrid."""
+    """Return the family of a model by its printed name, as in the legend of Figure 5: ViT, ResNet or Hybrid."""
     return "Hybrid" if "+" in printed else "ViT" if printed.startswith("ViT") else "ResNet"
 
 
@@ -165,7 +167,8 @@ def _horizon(upstream: str, scores: Sequence[Score]) -> Horizon:
 
 
 def _score(task: str, column: str, percent: float, *, group: str | None = None) -> Score:
-    """The error over test images is the binomial one: the paper prints no other for these tables."""
+    """Return a printed accuracy as a score. Its error over test images is the binomial one, as the paper prints none
+    for these tables."""
     data, tests, classes = (column.lower(), VTAB_TEST, None) if group else TESTS[column]
     value = percent / 100
     return Score(

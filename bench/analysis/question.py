@@ -1,7 +1,7 @@
-"""A question: how it is asked of records, and how its findings are put into words.
+"""The interface of a question: how it is answered from a study's records, and how its findings are put into words.
 
-A file in `bench/questions/` exports one as `QUESTION`. Its name is that of the file with spaces, which is what
-`Finding.question` says: "more compute helps" lies in `more_compute_helps.py`.
+A file in `bench/questions/` exports one question as `QUESTION`. Its name, which is also in `Finding.question`, is the
+file's name with spaces: "more compute helps" is in `more_compute_helps.py`.
 """
 
 from __future__ import annotations
@@ -23,44 +23,44 @@ FACTS: tuple[Tone, Tone] = ("fact", "fact")
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A question, what answers it, and its words. All but the first seven fields have defaults that suit most.
+    """A question: the function that answers it, and its words. Defaults of most fields suit most questions.
 
     Attributes:
-        name: the name of its file, with spaces.
-        label: the question in a few words, the heading of its row. It may hold "{target}", as `text` may.
+        name: name of its file, with spaces.
+        label: the question in a few words, the heading of its row in tables. It and `text` may contain "{target}".
         text: the question in full.
-        yes: what the verdict YES is called; "{}" in it is the leader.
-        no: what the verdict NO is called.
-        ask: evidence -> findings; none where the records do not bear on the question.
+        yes: words for the verdict YES; "{}" in it is replaced by the leader.
+        no: words for the verdict NO.
+        ask: evidence -> findings; none if the records say nothing about the question.
         say: finding -> sentences that explain its number.
-        tones: of YES and NO; they choose colour and symbol.
-        reasons: words of reasons that only this question gives, or gives in words of its own.
-        items: dataclasses of its own that its findings hold as evidence.
-        order: place in a report, low first; questions of one whole number are answered measure by measure, not one
-            after the other. A suite's own question comes first, which is the default.
-        about_two: its subject is a pair of families, in this order.
-        states_basis: its text names the tasks and the range of compute that the verdict rests on.
-        at_a_glance: it is shown in the tables of answers and on the console, and may be the title of a report.
+        tones: of YES and NO; they determine colour and symbol.
+        reasons: words of reasons that only this question gives, or for which it has its own words.
+        items: classes of evidence that only its findings have.
+        order: position in a report; low numbers come first. Findings of questions whose `order` has the same whole
+            number are sorted by measure. A suite's own question comes first, which is the default.
+        about_two: whether its subject is an ordered pair of families.
+        states_basis: whether its text names the tasks and the range of compute that the verdict is based on.
+        at_a_glance: whether it is shown in the tables of answers and on the console, and may be the title of a report.
         number: finding -> the estimate with its interval.
-        of: finding -> what the number is of, where it stands alone in a sentence about something else.
+        of: finding -> what the number is of, for use in a sentence about something else.
         subject: finding -> the names that it is about.
-        measure: finding -> what follows the label where it is not about the headline: ", upstream".
-        target: finding -> what stands for "{target}".
-        verdict: finding -> its verdict and tone where `yes` and `no` do not hold them; None where they do.
-        tables: evidence -> tables of its own.
-        figures: files of bench/report/figures/ that are drawn where it found something.
-        sentence: finding -> a decided answer as one sentence with its interval, without the full stop; None: made of
-            `text`, the verdict and the number.
-        together: answers for many subjects -> what they say as one sentence, where that of one of them would stand for
-            nothing; None where they say no such thing.
+        measure: finding -> words after the label, if the finding is not about the headline, such as ", upstream".
+        target: finding -> replacement of "{target}".
+        verdict: finding -> its verdict in words, and its tone, if they differ from `yes`, `no` and `tones`; else None.
+        tables: evidence -> tables that only this question has.
+        figures: files of bench/report/figures/ that are drawn if it found something.
+        sentence: finding -> a decided answer as one sentence with its interval, without the full stop. None: the
+            sentence is made of `text`, the verdict and the number.
+        together: findings on many subjects -> one sentence about all of them, where that of a single one would not
+            represent them; None if there is no such sentence.
         shown_in: figures that show its answer, and may have it as their title.
-        leads: finding -> whether it may have the title before others: it was asked for by name, or has an interval that
-            says something.
-        usage: finding -> a program that uses what it found; "" without.
-        counts_together: it asks for a difference between families, of which a report asks many: together their verdicts
-            err as rarely as one alone (`bench.analysis.questions.held`). Its findings have a `p`.
-        is_of_pairs: it chooses what it compares, and says which comparisons are controlled. Where the evidence is not
-            (`Evidence.controlled`), answers of other questions are no main ones.
+        leads: finding -> whether it may become the title before others, because it was asked for by name, or has a
+            meaningful interval.
+        usage: finding -> a program that uses what was found; "" without one.
+        counts_together: whether it asks for a difference between families, and is corrected for multiple testing
+            together with other such questions (`bench.analysis.questions.held`). Its findings then have a `p`.
+        is_of_pairs: whether it chooses what it compares, and says which comparisons are controlled. If the evidence is
+            not controlled (`Evidence.controlled`), only the answers of such questions are main findings.
     """
 
     name: str
@@ -95,16 +95,16 @@ class Question:
 
 
 def question_of(finding: Finding) -> Question:
-    """The question that a finding answers.
+    """Return the question that a finding answers.
 
     Raises:
-        UserError: its file is not there.
+        UserError: the question's file does not exist.
     """
     return load(finding.question)
 
 
 def load(name: str) -> Question:
-    """The question of a name, which may have spaces.
+    """Return the question with this name, with or without spaces.
 
     Raises:
         UserError: there is none, or its file is broken.

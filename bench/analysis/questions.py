@@ -1,4 +1,4 @@
-"""Puts every question to a study's records."""
+"""Answers every question from a study's records, and applies the multiple-testing correction to the answers."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from bench.stats.levels import holm
 from bench.study import registry
 from bench.study.record import Record
 
-SHARE_FALSE = 0.05  # a share of reports: in these some difference between equal families is decided
+SHARE_FALSE = 0.05  # fraction of reports that may claim a difference between families which are equal
 PAPER_BEGINS = 50e18  # FLOP at which the paper's Figure 5 begins
 
 
 def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings:
-    """Everything that the records answer, and what weakens it.
+    """Return everything that the records answer: findings, judged claims, validity checks, cost and scope.
 
     Args:
-        questions: names of those that are asked; None: every one there is.
+        questions: names of the questions to ask; None: all there are.
     """
     findings = tuple(answered(evidence, asked(questions)))
     if not evidence.controlled:
@@ -52,12 +52,15 @@ def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings
 
 
 def held(findings: Sequence[Finding], *, own: str = "") -> tuple[Finding, ...]:
-    """Findings with the verdicts that stand together: of all main answers about differences between families, those
-    that Holm's procedure keeps at `SHARE_FALSE`. With no difference at all, that share of studies says otherwise at
-    most, whatever the number of questions. Estimates and intervals stay as they are.
+    """Apply Holm's procedure, at `SHARE_FALSE`, to all main findings about differences between families. A decided
+    verdict that it does not keep becomes "cannot tell"; estimates and intervals stay as they are.
+
+    So if families do not differ at all, at most that fraction of studies claims a difference, however many questions
+    are asked.
 
     Args:
-        own: name of the question that the study was made for, whose answers weigh as much as all others together.
+        own: name of the question that the study was made for. Its answers together have the same weight as all other
+            answers together.
     """
     together = asked_together(findings)
     is_own = [f.question == own for _, f in together]
@@ -71,12 +74,14 @@ def held(findings: Sequence[Finding], *, own: str = "") -> tuple[Finding, ...]:
 
 
 def asked_together(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
-    """Main findings whose verdicts count together, with their places: decided or not."""
+    """Return the main findings that are corrected together (`Question.counts_together`), decided or not, each with its
+    index in `findings`."""
     return [(place, f) for place, f in enumerate(findings) if f.main and question_of(f).counts_together]
 
 
 def is_decided(f: Finding) -> bool:
-    """Whether a finding answers its question; some do so by an order that changes along the range."""
+    """Return whether a finding answers its question. For some questions, an order of families that changes along the
+    range is an answer, though the verdict is "cannot tell"."""
     if Reason.SEVERAL in f.reasons:
         return False
     said = question_of(f).verdict(f)
@@ -84,13 +89,14 @@ def is_decided(f: Finding) -> bool:
 
 
 def asked(names: Iterable[str] | None = None) -> list[Question]:
-    """Questions in the order of a report: those that are named, or all."""
+    """Return the questions with these names (None: all), in the order of a report."""
     every = map(load, registry.names("question") if names is None else names)
     return sorted(every, key=lambda question: (question.order, question.name))
 
 
 def answered(evidence: Evidence, questions: Iterable[Question]) -> Iterable[Finding]:
-    """The findings of questions in their order; those of questions that share a place come measure by measure."""
+    """Yield the findings of all questions, in the order of the questions. Findings of questions whose `order` has the
+    same whole number are sorted by measure."""
     for _, together in groupby(questions, key=lambda question: int(question.order)):
         findings = [finding for question in together for finding in question.ask(evidence)]
         measures = list(dict.fromkeys(finding.measure for finding in findings))
@@ -98,17 +104,18 @@ def answered(evidence: Evidence, questions: Iterable[Question]) -> Iterable[Find
 
 
 def _claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim, ...], tuple[Finding, ...]]:
-    """The paper's claims, judged; () where no law could be fitted."""
+    """Judge the paper's claims by these findings. Return the judged claims, and findings from the paper's own table;
+    both are () if no law could be fitted."""
     axes = (Axis.COMPUTE, Axis.IMAGES) if compared_series(evidence) else ()
     if not any(laws(evidence, axis=axis) for axis in axes):
         return (), ()
-    from bench.analysis.claims import claims  # with the paper's tables, which few studies need
+    from bench.analysis.claims import claims  # imports the paper's tables, which few studies need
 
     return claims(evidence, findings)
 
 
 def scope(evidence: Evidence) -> Scope | None:
-    """The range that was measured; None where no model was trained to the end."""
+    """Return the range that was measured; None if no model was trained to the end."""
     trained = [p for s in evidence.series for p in s.points]
     if not trained:
         return None
@@ -132,7 +139,7 @@ def scope(evidence: Evidence) -> Scope | None:
 
 
 def cost(records: Iterable[Record]) -> CostSummary:
-    """The sums over all cells."""
+    """Return the cost of a study: sums over all cells."""
     costs = [record.cost for record in records]
     parts = ("train", "evaluate", "save", "wait")
     energies = [c.energy for c in costs if c.energy is not None]

@@ -1,9 +1,9 @@
-"""Families at equal compute under each choice of learning rates: what a headline owes to the choice.
+"""Compares families at equal compute under other choices of learning rates, and adds this uncertainty to the interval.
 
-Where a study's records hold further rates of its models (`--sweep lr=…`: say, the rate of the other budget), two
-families are compared once more with every model of one, of the other and of both at its lowest and at its highest rate
-that could have been chosen. The interval of the comparison then holds all of these intervals: its half-width grows to
-the farthest of their ends.
+If a study's records hold further learning rates of its models (`--sweep lr=…`), two families are compared again with
+all models of one, of the other and of both at the lowest, and at the highest, rate that could have been chosen. The
+interval of the comparison is widened until it contains all of these intervals: its half-width grows to the farthest of
+their ends.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from bench.analysis.lr_sweep import Sweep, Tried, sweeps
 from bench.stats.intervals import Estimate
 
 RATE = "choice of the learning rate"
-"""A source of error beside those of `bench.stats.intervals`."""
+"""A source of error in addition to those of `bench.stats.intervals`."""
 LOWEST, HIGHEST = 0, -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class UnderRates:
-    """Two families at equal compute. `others`: the same under other choices; () where no other rate was trained."""
+    """A comparison of two families at equal compute. `others`: the same comparison with other learning rates; () if no
+    other rates were trained."""
 
     gaps: Gaps
     others: tuple[Gaps, ...] = ()
 
 
 def possible(sweep: Sweep) -> tuple[Tried, ...]:
-    """The rates that could have been chosen: those in the interval of the best rate; where there is none, the rate that
-    stands and its neighbours."""
+    """Return the learning rates that could have been chosen: those in the interval of the best rate or, without an
+    interval, the chosen rate and its neighbours."""
     rates = [tried for tried in sweep.tried if tried.eligible]
     if sweep.interval is None:
         place = rates.index(sweep.chosen)
@@ -48,7 +49,8 @@ def possible(sweep: Sweep) -> tuple[Tried, ...]:
 def at_compute(
     evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str
 ) -> UnderRates | Reason:
-    """`frontiers.at_compute`, with the choice of the rates in its intervals where other rates were trained."""
+    """Compare two families as `frontiers.at_compute` does; where other learning rates were trained, the intervals
+    include their choice. A `Reason` says why they cannot be compared."""
     gaps = frontiers.at_compute(evidence, series, first, second, measure)
     if isinstance(gaps, Reason) or evidence.swept is None:
         return gaps if isinstance(gaps, Reason) else UnderRates(gaps=gaps)
@@ -63,7 +65,12 @@ def at_compute(
 
 
 def _at(evidence: Evidence, series: Series, which: int | None) -> Series:
-    """A model at its lowest or highest possible rate; itself without another."""
+    """Return the series of the same model at its lowest or highest possible learning rate; the series itself if there
+    is no other.
+
+    Args:
+        which: `LOWEST` or `HIGHEST`; None: no change.
+    """
     if which is None or evidence.swept is None:
         return series
     cells = evidence.swept.cells
@@ -76,7 +83,8 @@ def _at(evidence: Evidence, series: Series, which: int | None) -> Series:
 
 
 def _holding(gaps: Gaps, others: Sequence[Gaps]) -> Gaps:
-    """The gaps with intervals that hold those under other choices, place by place and along the range."""
+    """Widen the intervals of the gaps, at every place and of their mean, until they contain the intervals under other
+    choices."""
     if not others:
         return gaps
     mean = _wider(gaps.mean, [other.mean for other in others])

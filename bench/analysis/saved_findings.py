@@ -1,4 +1,4 @@
-"""Findings as a report has saved them: findings.json read back as dataclasses."""
+"""Reads the findings that a report has saved, findings.json, back into dataclasses."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bench.store.records import build, check_schema
 NAME = "findings.json"
 SCHEMA = 3
 SHARED: Mapping[str, type[Item]] = {kind.KIND: kind for kind in (Difference, LawDeviation, SeveralModels, BeginsLater)}
-"""Evidence that findings of several questions hold; each question has its own beside them."""
+"""Classes of evidence that findings of several questions hold, by their name in JSON. A question may have more."""
 
 
 def read(folder: Path) -> tuple[Finding, ...]:
-    """The findings of the report of a study; () where no report was built.
+    """Return the findings of a study's report; () if no report was built.
 
     Args:
         folder: `results/<suite>`.
@@ -51,7 +51,7 @@ def _finding(body: Mapping[str, Any]) -> Finding:
 
 
 def _item(kind: type[Item], body: Mapping[str, Any]) -> Item:
-    """An item of evidence. JSON has no NaN: a number that must be there and is null is not known."""
+    """Build an item of evidence from JSON. JSON has no NaN, so a null in a field of type float becomes NaN."""
     return build(kind, {name: float("nan") if v is None and name in _numbers(kind) else v for name, v in body.items()})
 
 

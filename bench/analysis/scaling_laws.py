@@ -1,8 +1,9 @@
-"""A law per family through its frontier in a study's own records: error against compute, or against distinct images.
+"""Fits a scaling law to each family of a study: error over compute, or over distinct images, of its frontier.
 
-The frontier holds a family's best points: no point with as little compute beats them by much. The best of several noisy
-runs looks better than it is; every best point is corrected for that before it is fitted (`frontier_bias`). Points that
-do not belong in one law are not fitted: read in mid-schedule beside annealed ones, of several sets or in units apart.
+The frontier consists of a family's best points: no point with at most their compute is better by much. The best of
+several noisy runs looks better than it is, so every best point is corrected for that before the fit (`frontier_bias`).
+No law is fitted to points that do not belong together: in the middle of a schedule beside cooled-down ones, on several
+data sets, or with compute in different units.
 """
 
 from __future__ import annotations
@@ -29,41 +30,50 @@ from bench.stats.pareto import FAR_OFF, frontier_bias, pareto
 from bench.study.cell import Recipe
 
 LAW_TOO_FEW_POINTS = "no law: too few points"
-"""Why there is no law for a family (names). Too few points and a failed fit are no warnings. Count: points near the
-frontier; limit: needed."""
+"""This and the next four are kinds of a `ValidityCheck` that says why a family (in `names`) has no law. Here, `count`
+is the number of points near the frontier, and `limit` the number needed. Too few points and a failed fit are not
+warnings."""
 LAW_FIT_FAILED = "no law: fit failed"
 LAW_NOT_COOLED_DOWN = "no law: points not cooled down"
-"""Count: those, beside others that were; they look worse."""
+"""`count`: points that were not cooled down, and so look worse, beside others that were."""
 LAW_SEVERAL_DATA_SETS = "no law: several data sets"
-"""Groups: what the points were pre-trained on."""
+"""`groups`: the data sets that the points were pre-trained on."""
 LAW_UNITS = "no law: units of compute"
-"""Groups: models; high: their compute over 6 FLOPs per multiply-add."""
+"""`groups`: a model; `high`: its compute divided by 6 FLOPs per multiply-add and image."""
 FORMS: tuple[Form, ...] = (POWER, POWER_FLOOR)
-"""One of these is shown, for all families."""
+"""The form that is shown is one of these, the same for all families."""
 POSSIBLE: tuple[Form, ...] = (*FORMS, ZHAI, M3)
-"""Intervals are over these, by their weights. m4 and bnsl1 have more parameters than a family has budgets."""
+"""Intervals are averaged over these forms by their weights. m4 and bnsl1 have more parameters than a family has
+budgets."""
 LOSSES = ("squares", "huber")
-"""The first is the analysis that is shown; few points, none far off, are spent best by least squares."""
-DRAWS, STARTS = 500, 12
-SEED_STRIDE = 100_000  # between the seeds of two families
+"""Losses over which intervals are averaged. The law that is shown uses the first: for few points without outliers,
+least squares are most efficient."""
+DRAWS, STARTS = 500, 12  # resamples of a law; starting points of a fit
+SEED_STRIDE = 100_000  # difference of the random seeds of two families
 NEARNESS = 0.1
-"""A point within a tenth of the frontier's error counts as well: a design that one would use, and less to pick from."""
-MAX_POINTS = 30  # the nearest are kept: more points of one family add time, not knowledge
+"""Points whose error is within this fraction of the frontier's are fitted too: one would use such designs as well, and
+the more points count, the smaller the selection bias."""
+MAX_POINTS = 30  # only this many of the nearest points are fitted: more take time and add little information
 UNITS_APART = 1.4  # counts of one convention agree to a few per cent; MACs, or forward alone, are off by 2 or 3
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Law:
-    """Error (1 - accuracy) of one family against `axis`.
+    """The fitted law of one family: error (1 - accuracy) over `axis`.
 
     Attributes:
-        within: refits of the law, whose form is the same for all families. averaged: refits of all forms and losses by
-            their weights, for whatever is read off the law. forecast: the record of the law, for intervals beyond.
+        within: refits of the form that is shown, which is the same for all families.
+        averaged: refits of all forms and losses by their weights; crossings and exponents are computed from these.
+        forecast: the law with its errors from earlier origins, for intervals beyond the data.
+        ranked: forms by their extrapolation error, over all families together.
+        points: the points on or near the frontier, to which the law is fitted.
+        tried: number of points of the family.
         bias: mean correction for picking the best, in accuracy.
-        noise: standard deviation of one point's accuracy (mean over its seeds), mean over the frontier.
-        points: those on or near the frontier. best: (x, corrected error) of those on it. tried: points of the family.
-        group_means: means over seeds of `points`, corrected; most: largest x that was tried, on the frontier or not.
-        best_models: the model of each of `best`; () for published networks, each of which is a model of its own.
+        noise: standard error of a point's accuracy over seeds, averaged over the frontier.
+        best: (x, corrected error) of the points on the frontier.
+        group_means: corrected means over seeds of `points`.
+        most: largest x of the family, on the frontier or not.
+        best_models: the model of each point in `best`; () for published networks, each of which is a different model.
     """
 
     family: str
@@ -84,19 +94,19 @@ class Law:
 
     @cached_property
     def lack_of_fit(self) -> LackOfFit | None:
-        """The law beside its group means; None where that cannot be tested."""
+        """The lack-of-fit test of the law against its group means; None if it cannot be made."""
         made = self.within.fit
         return lack_of_fit(self.group_means, made.predict(self.group_means.x), parameters=made.form.size)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models on the frontier, in order of x."""
+        """Names of the models on the frontier, in order of x."""
         return tuple(dict.fromkeys(self.best_models))
 
     @property
     def is_smooth(self) -> bool:
-        """Whether one smooth form can be read off it: its frontier keeps its model, and its points do not contradict
-        its form. The simulated intervals of crossings and exponents hold for such laws alone."""
+        """Whether the frontier can be described by one smooth form: a single model is on it, and the lack-of-fit test
+        does not fail. The coverage of intervals of crossings and exponents was simulated for such laws only."""
         return len(self.models) < 2 and not (self.lack_of_fit and self.lack_of_fit.fails)
 
     @property
@@ -109,34 +119,34 @@ class Law:
 
     @property
     def frontier(self) -> tuple[np.ndarray, np.ndarray]:
-        """x and error of the strictly best points, corrected for being picked."""
+        """x and error of the points on the frontier; errors are corrected for having been picked as the best."""
         x, y = np.array(self.best).T
         return x, y
 
     def errors(self, x: np.ndarray) -> np.ndarray:
-        """Error at x of every refit of every form and loss, (refits, x)."""
+        """Return the error at x of every refit of all forms and losses, (refits, x)."""
         return self.averaged.predictions(x)
 
     def bands(self, x: np.ndarray) -> Bands:
-        """The law at x with its intervals: over refits of all forms, which contain those of the form that is shown, and
-        beyond the data by what such laws missed; NaN below the smallest point."""
+        """Return the law at x with its intervals. Inside the data they contain both the interval over all forms and
+        that of the form that is shown; beyond, they come from extrapolation errors. NaN below the smallest point."""
         over_forms, own = (self.forecast.bands(refits, x[None]) for refits in (self.averaged, self.within))
         return over_forms.with_those_of(own, top=1.0)
 
     @cached_property
     def on_grid(self) -> Bands:
-        """The law at `forecast.grid`, where it is inverted."""
+        """The law with its intervals on `forecast.grid`, from which the x of a given error is found."""
         return self.bands(self.forecast.grid)
 
 
 def laws(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, Law]:
-    """A law for every family whose points allow one."""
+    """Return the law of every family whose points allow one, by family."""
     made = {name: _law(evidence, name, axis, measure) for name in _points(evidence, axis)}
     return {name: law for name, law in made.items() if isinstance(law, Law)}
 
 
 def why_not(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, ValidityCheck]:
-    """Families without a law, and why."""
+    """Return the reason why a family has no law, for every family without one."""
     made = {name: _law(evidence, name, axis, measure) for name in _points(evidence, axis)}
     return {name: check for name, check in made.items() if isinstance(check, ValidityCheck)}
 
@@ -163,7 +173,16 @@ def _law(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Prepared:
-    """The points that a law is fitted to: a family's points, those on or near its frontier, and their runs."""
+    """A family's points, and those among them that a law is fitted to.
+
+    Attributes:
+        known: the family's points that have a score. Arrays are in this order, except `biases`.
+        front: indices of the points on or near the frontier.
+        strict: indices of the points on the frontier.
+        x, errors, noise: x of each point, its error (1 - accuracy), and the standard error of that.
+        biases: correction of each point of `front`.
+        data: single runs of `front`, corrected.
+    """
 
     known: list[Point]
     front: list[int]
@@ -187,7 +206,7 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
     strict = pareto(budget.tolist(), errors.tolist())
     best = np.minimum.accumulate(errors[strict])[np.searchsorted(budget[strict], budget, side="right") - 1]
     nearest = np.argsort(errors / best, kind="stable")[:MAX_POINTS]
-    # one curve over images: nothing is selected, and where it turns counts
+    # if there is one point for each number of images, nothing is selected: all are fitted, also where errors rise again
     apart = axis == Axis.IMAGES and len(np.unique(x)) == len(x)
     front = sorted((int(i) for i in nearest if apart or errors[i] <= (1 + NEARNESS) * best[i]), key=lambda i: (x[i], i))
     if len(np.unique(x[front])) < TREND_POINTS:
@@ -200,7 +219,8 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
 
 @kept
 def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selection.Ranked, ...]:
-    """Forms by their record over all families together: exponents of different forms could not be compared."""
+    """Rank the forms by their extrapolation error over all families together, because exponents of different forms
+    could not be compared."""
     prepared = [_prepared(evidence, family, axis, measure) for family in _points(evidence, axis)]
     known = (p.data for p in prepared if isinstance(p, _Prepared))
     return tuple(model_selection.rank([forecast(data, FORMS, loss=LOSSES[0], half_life=None) for data in known]))
@@ -208,7 +228,7 @@ def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selecti
 
 @kept
 def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fit.FormFit, ...]:
-    """A family's points by every form and loss; () where they allow none."""
+    """Return fits of every form and loss to a family's points; () if no law can be fitted."""
     prepared = _prepared(evidence, family, axis, measure)
     if isinstance(prepared, ValidityCheck):
         return ()
@@ -217,7 +237,7 @@ def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fi
 
 @kept
 def _shown(evidence: Evidence, axis: Axis, measure: str) -> Form:
-    """The form of every family's law."""
+    """Return the form that is shown, the same for all families."""
     fits = [_fits(evidence, family, axis, measure) for family in _points(evidence, axis)]
     weights = [averaging.form_weights(each) for each in fits if each]
     return model_selection.select(_ranked(evidence, axis, measure), weights)
@@ -230,7 +250,7 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
     known, front, strict, x, errors = prepared.known, prepared.front, prepared.strict, prepared.x, prepared.errors
     noise, biases, data = prepared.noise, prepared.biases, prepared.data
     chosen = _shown(evidence, axis, measure)
-    seed = SEED_STRIDE * list(_points(evidence, axis)).index(family)  # families are compared: their noise is their own
+    seed = SEED_STRIDE * list(_points(evidence, axis)).index(family)  # independent noise: families are compared
     law = fit.fit(data, chosen, loss=LOSSES[0], max_starts=STARTS)
     main = bootstrap.resample(law, draws=DRAWS, restarts=0, seed=seed)
     fits = _fits(evidence, family, axis, measure)
@@ -257,7 +277,8 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
 
 
 def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Standard error of every point: training seeds where some were repeated, else the scatter about a law."""
+    """Return the standard error of every point's score: over training seeds, or if that is unknown or 0, the scatter
+    about a law."""
     noise = np.array([error for error, _ in _seed_errors(evidence, measure, known)])
     if np.isfinite(noise).all() and (noise > 0).all():
         return noise
@@ -268,20 +289,22 @@ def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarr
 
 
 def _seed_errors(evidence: Evidence, measure: str, points: Sequence[Point]) -> list[tuple[float, float]]:
-    """Standard error of every point over training seeds, and its degrees of freedom: (NaN, 0) where it is unknown."""
+    """Return the standard error of every point over training seeds, and its degrees of freedom; (NaN, 0) if unknown."""
     pooled = evidence.pool(measure)
     sampled = [evidence.samples(p, measure) for p in points]
     return [(np.nan, 0.0) if s is None or pooled is None else seed_error(s, pooled) for s in sampled]
 
 
 def _freedom(evidence: Evidence, measure: str, points: Sequence[Point]) -> float:
-    """Degrees of freedom of these points' noise, their harmonic mean; 0 where it is unknown, or none."""
+    """Return the degrees of freedom of the points' noise, as a harmonic mean; 0 if the noise of some point is 0 or
+    unknown."""
     errors = _seed_errors(evidence, measure, points)
     return len(errors) / sum(1 / df for _, df in errors) if all(error > 0 for error, _ in errors) else 0.0
 
 
 def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequence[int]) -> np.ndarray:
-    """Every frontier point's bias: its error looks so much lower because it was the lowest so far; negative."""
+    """Return the selection bias of every point of `front`: by how much its error looks too low because it was picked as
+    the lowest so far; negative."""
     members = []
     for i in front:
         rivals = np.flatnonzero(x <= x[i])
@@ -290,14 +313,15 @@ def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequenc
 
 
 def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarray, biases: np.ndarray) -> fit.Points:
-    """One value per seed of every frontier point, corrected; the trunk of a point is its variant and seed."""
+    """Return the corrected error of every single run (seed) of these points. Runs of one variant and seed form a
+    cluster, because they branch from one trunk."""
     runs: list[tuple[float, float, str]] = []
     for point, at, bias in zip(points, x, biases, strict=True):
         samples = evidence.samples(point, measure)
         assert samples is not None
         for row, value in enumerate(samples.values_SD.mean(axis=1)):
             seed = samples.seeds[row] if samples.seeds else 0
-            own = f"/{point.images_seen}" if evidence.published else ""  # printed rows were trained one by one
+            own = f"/{point.images_seen}" if evidence.published else ""  # published networks share no trunk
             runs.append((float(at), float(np.clip(1 - value - bias, 1e-6, 1.0)), f"{point.variant}/{seed}{own}"))
     trunks = [trunk for _, _, trunk in runs]
     return fit.Points(
@@ -311,7 +335,7 @@ def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarr
 
 
 def mixed(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityCheck | None:
-    """Why these points do not belong in one law, or None."""
+    """Return the reason why these points do not belong in one law; None if they do."""
     listed, names = list(points), (family,)
     cooldowns = [used.cooldown for point in listed if (used := recipe(evidence, point)) is not None]
     if any(cooldowns) and (without := sum(value == 0 for value in cooldowns)):
@@ -327,8 +351,8 @@ def mixed(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityC
 
 
 def units_apart(points: Iterable[Point]) -> list[tuple[str, float]]:
-    """Models whose compute contradicts their own multiply-adds, and by which factor: training takes 6 FLOPs per
-    multiply-add and image."""
+    """Return the models whose training compute contradicts their multiply-adds (6 FLOPs per multiply-add and image),
+    and the ratio of the two."""
     ratios = {
         (p.model, round(p.train_flops / (6 * p.forward_macs * p.images_seen), 2))
         for p in points
@@ -338,7 +362,7 @@ def units_apart(points: Iterable[Point]) -> list[tuple[str, float]]:
 
 
 def recipe(evidence: Evidence, point: Point) -> Recipe | None:
-    """The recipe that a point's model was trained with."""
+    """Return the recipe that a point's model was trained with; None if it is unknown."""
     return _recipes(evidence).get(point.variant)
 
 

@@ -1,18 +1,19 @@
-"""B minus A: two folders of results, two commits or two models, on the same cells, seeds, draws and test images.
+"""Compares two sides, B minus A: two folders of results, two commits or two models, on the same cells, seeds, draws and
+test images.
 
-Runs are matched first: the same cell (of two models: the same upstream images), the same horizon, the same
-seeds and few-shot draws. The mean difference then has three sources of chance, each with its own margin; margins add in
+Runs are matched first: they must have the same cell (for two models: the same upstream images), horizon, seeds and
+few-shot draws. The mean difference then has three sources of chance, each with its own margin; margins are added in
 quadrature, as in `bench.stats.intervals`:
 
-- training seeds: the spread of the seeds' mean differences, the variances of cells moderated by each other
-  (`bench.stats.moderated`), Student's t; of two models of one study, the variances of both, moderated by those of its
-  other models. Where nothing was repeated, what single runs owe to chance is bounded by
+- training seeds: the spread of the seeds' mean differences, with Student's t. The variances of cells moderate each
+  other (`bench.stats.moderated`). For two models of one study, the variances of both are used, moderated by those of
+  the study's other models. If no run was repeated, the noise of single runs is bounded by
   `bench.analysis.comparisons.UNREPLICATED`;
-- few-shot draws: the spread of the draws' mean differences, Student's t;
-- test images: the spread of the images' own mean differences, as in a paired t test, where records say which were
-  right; otherwise that of two independent test sets, which is wider.
+- few-shot draws: the spread of the draws' mean differences, with Student's t;
+- test images: the spread of the mean differences of single images, as in a paired t test, if records say which images
+  were right; otherwise the error of two independent test sets, which is larger.
 
-A difference by run and image at once is part of all three spreads; it is counted once.
+The part of the noise that depends on run and image together is in all three spreads; it is counted once.
 """
 
 from __future__ import annotations
@@ -53,30 +54,39 @@ from bench.study.cell import to_json
 from bench.study.record import Record
 
 AVERAGE = "average"
-POWER = 0.8  # with which the smallest detectable difference is detected; 0.72 where its own estimate errs (simulated)
+POWER = 0.8
+"""Probability with which the smallest detectable difference is detected; 0.72 where its own estimate errs
+(simulated)."""
 
 
 class VariantAtHorizon(NamedTuple):
-    """A trained variant, by what is the same on both sides, at a horizon."""
+    """A trained variant at a horizon. `variant`: a key that is equal on both sides (`same_cell` or `same_images`)."""
 
     variant: Hashable
     images_seen: int
 
 
 Table = dict[VariantAtHorizon, dict[str, Samples]]
-"""Scores of one side, by place and measure."""
+"""Scores of one side, by variant at a horizon, and then by measure."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskDifference:
-    """B - A on one task, or averaged over tasks.
+    """The difference B - A on one task, or averaged over tasks.
 
     Attributes:
-        a, b, estimate: accuracies and their difference, in [0, 1]. margins: half-widths by source of chance.
+        task: the measure, or `AVERAGE`.
+        a, b: mean accuracies of the two sides, 0 to 1.
+        estimate: their difference, b - a.
+        margins: half-width of the interval by source of chance.
         detectable: the smallest true difference that is found with a probability of `POWER`.
-        excluded: sources that the records cannot show; for training seeds `margins` has what was assumed.
-        paired: whether test images were compared one by one. equal: all scores behind it are the same.
-        cells, runs: places that were compared, and pairs of runs (seeds) behind them. draws, test_images: of each.
+        excluded: sources of chance that cannot be estimated from the records; for training seeds, `margins` has an
+            assumed value.
+        paired: whether test images were compared one by one.
+        equal: whether all scores of both sides are the same.
+        cells: number of variants at a horizon that were compared.
+        runs: number of pairs of runs (seeds) behind them.
+        draws, test_images: numbers of few-shot draws and of test images behind each.
     """
 
     task: str
@@ -108,7 +118,8 @@ class TaskDifference:
 
     @property
     def verdict(self) -> str:
-        """ "better" or "worse" (B than A) beyond the interval, "equal", or "no difference" that could be seen."""
+        """ "better" or "worse" (B than A) if the interval excludes 0, otherwise "no difference"; "equal" if all scores
+        are the same."""
         if self.equal:
             return "equal"
         return "worse" if self.high < 0 else "better" if self.low > 0 else "no difference"
@@ -116,8 +127,13 @@ class TaskDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class AtCompute:
-    """The difference between two sides, averaged over tasks, at one training compute, and the model of each side that
-    is compared there."""
+    """The difference between two sides, averaged over tasks, at one training compute.
+
+    Attributes:
+        train_flops: the compute, in FLOP.
+        a_model, b_model: the model of each side that is compared there.
+        contrast: the difference.
+    """
 
     train_flops: float
     a_model: str
@@ -127,16 +143,20 @@ class AtCompute:
 
 @dataclass(frozen=True, kw_only=True)
 class SideBySide:
-    """Everything that was compared.
+    """The result of comparing two sides. A place is a variant at a horizon.
 
     Attributes:
-        tasks: one contrast each, of those that are averaged: the study's headline tasks, or else all but upstream.
-        average: over them; it decides. apart: further tasks.
-        only_a, only_b: places that the other side lacks. partly: places of both that the average leaves out, where a
-            side lacks one of its tasks. other_images: tasks left out, whose test images differ.
-        at: what is equal on both sides: "cells", "images" seen, or "compute". span: the least and the most of it that
-            was compared: FLOPs of training, or images seen. shots: of few-shot tasks.
-        budgets: the average at each level of compute. changes: whether the difference depends on it.
+        tasks: the difference on each task that is averaged: the study's headline tasks, or else all except upstream.
+        average: the difference averaged over `tasks`, which decides.
+        only_a, only_b: number of places that the other side lacks.
+        other_images: tasks that were left out because the test images of the two sides differ.
+        partly: number of places that the average leaves out because a side lacks one of the tasks.
+        apart: the differences on further tasks.
+        at: what is equal on both sides: "cells", "images" (seen), or "compute".
+        span: the least and the most training FLOPs (at "compute"), or images seen, that were compared.
+        shots: labelled images per class of few-shot tasks.
+        budgets: at "compute", the average at each level of compute.
+        changes: whether the difference depends on compute.
     """
 
     tasks: tuple[TaskDifference, ...]
@@ -154,33 +174,37 @@ class SideBySide:
 
     @property
     def verdict(self) -> str:
-        """The verdict of the average; "order changes" where each side is ahead at some compute, beyond the interval."""
+        """The verdict of the average; "order changes" if each side is ahead at some compute, beyond the interval."""
         decided = {budget.contrast.verdict for budget in self.budgets}
         return "order changes" if {"better", "worse"} <= decided else self.average.verdict
 
 
 def same_cell(record: Record) -> Hashable:
-    """The key that two runs of one cell share, whatever their code and revision."""
+    """Return a key that is equal for two runs of the same cell, whatever their code and revision."""
     return canonical({key: value for key, value in to_json(record.cell).items() if key not in NOT_A_VARIANT})
 
 
 def same_images(record: Record) -> Hashable:
-    """The key that runs of two models share."""
+    """Return a key that is equal for runs of two models on the same upstream images."""
     return canonical([record.cell.data, record.cell.num_images, record.cell.image_size, record.cell.channels])
 
 
 def common_shots(*sides: Sequence[Record]) -> int | None:
-    """Labelled images per class of few-shot scores that all sides have: ten, or else the most; None without any."""
+    """Return the number of labelled images per class at which all sides have few-shot scores: ten, or else the largest;
+    None if there is none."""
     known = ({s.shots for record in side for h in record.horizons for s in h.scores if s.shots} for side in sides)
     return evidence.shown_shots(set.intersection(*known))
 
 
 def table(records: Sequence[Record], key: Callable[[Record], Hashable], *, shots: int | None) -> Table:
-    """Accuracies at every trained place, few-shot ones at so many shots. Scores that another cell supersedes do not
-    count; of models, rates that a sweep rejects do not either.
+    """Return the accuracies of one side for every trained variant at a horizon, few-shot ones at `shots`. Scores that
+    another cell supersedes are left out; if models are compared, so are learning rates that a sweep rejects.
+
+    Args:
+        key: `same_cell` or `same_images`.
 
     Raises:
-        UserError: two recipes at one place.
+        UserError: two recipes have the same key.
     """
     analysed = evidence.build(Records(suite="", records=tuple(records)))
     if key is same_images:
@@ -213,15 +237,16 @@ def compare(
     shots: int | None = None,
     at: str = "cells",
 ) -> SideBySide:
-    """B - A, per task and averaged.
+    """Compare two sides, B - A, on each task and on average.
 
     Args:
-        others: of the study that both sides are from, by `same_cell`: repeated runs from which the two may borrow the
-            variance between seeds, where they have more of them.
-        headline: the tasks that are averaged, where they were scored. shots, at: as in `SideBySide`.
+        others: scores of the study that both sides are from, by `same_cell`. If they have more repeated runs than the
+            two sides, the variance between seeds is taken from them.
+        headline: the tasks that are averaged, as far as they were scored.
+        shots, at: see `SideBySide`.
 
     Raises:
-        UserError: they have no run, budget, seed and task in common.
+        UserError: the sides have no run, budget, seed and task in common, or their test images differ.
     """
     items: dict[str, dict[VariantAtHorizon, tuple[Samples, Samples]]] = {}
     other_images: set[str] = set()
@@ -278,7 +303,8 @@ def _other_images(a: Samples, b: Samples) -> bool:
 
 
 def seed_variance_of(others: Table, measures: Sequence[str]) -> Moderated | None:
-    """Variances between seeds of the mean over tasks, by model; None where nothing was repeated."""
+    """Return the moderated variances between seeds, by model, of the mean over `measures`; None if nothing was
+    repeated."""
     known = ([scores[m] for m in measures] for scores in others.values() if all(m in scores for m in measures))
     return pool(made for parts in known if (made := average(parts)) is not None)
 
@@ -289,11 +315,12 @@ def contrast(
     *,
     borrowed: Moderated | None = None,
 ) -> TaskDifference:
-    """The mean of B - A over items: places × tasks, each with the samples of both sides.
+    """Return the mean of B - A over items.
 
     Args:
-        borrowed: variances of single runs between seeds, by model. Used in place of those of the differences, unless
-            nearly nothing was repeated.
+        items: (variant at a horizon, (scores of A, scores of B), measure).
+        borrowed: variances of single runs between seeds, by model. They replace those of the differences if they have
+            more degrees of freedom.
     """
     known = sorted(((place, both, measure) for place, both, measure in items), key=lambda item: (str(item[0]), item[2]))
     gaps = [difference(b, a) for _, (a, b), _ in known]
@@ -353,11 +380,12 @@ def _seed_errors(
     items: Sequence[tuple[VariantAtHorizon, tuple[Samples, Samples], str]],
     borrowed: Moderated | None,
 ) -> list[tuple[float, float, Hashable]]:
-    """Standard error over training seeds of each variant's part of the mean difference, its degrees of freedom, and the
-    model whose variance it rests on.
+    """Return, for each variant's part of the mean difference, (standard error over training seeds, degrees of freedom,
+    model whose variance it rests on).
 
     Args:
-        seeds: by variant, the mean difference of every seed.
+        seeds: for each variant, the mean difference of every seed.
+        items: as in `contrast`.
         borrowed: as in `contrast`.
     """
     members = {variant: [item for item in items if item[0].variant == variant] for variant in seeds}
@@ -393,8 +421,8 @@ def _seed_errors(
 def _run_error(
     items: Sequence[tuple[VariantAtHorizon, tuple[Samples, Samples], str]], side: int, borrowed: Moderated
 ) -> tuple[float, float]:
-    """Standard deviation between single runs of one side's mean over tasks, and its degrees of freedom; averaged over
-    horizons, as if they shared all their luck."""
+    """Return the standard deviation between single runs of one side's mean over tasks, and its degrees of freedom. It
+    is averaged over horizons, as if their deviations were fully correlated."""
     by_place = by_key((place, both[side]) for place, both, _ in items)
     means = [made for parts in by_place.values() if (made := average(parts)) is not None]
     variances = [moderated_variance(mean, borrowed) for mean in means]
@@ -402,8 +430,12 @@ def _run_error(
 
 
 def _by_label(parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]]) -> dict[Hashable, np.ndarray]:
-    """Mean values by group and label (a seed, a draw) over the parts of each group, on the labels that all of them
-    have."""
+    """Return, for each group, the mean over its parts of the value of each label (a seed or a draw), for the labels
+    that all of its parts have.
+
+    Args:
+        parts: (group, labels, value of each label).
+    """
     groups = by_key((group, (labels, values)) for group, labels, values in parts if labels)
     means = {}
     for group, members in groups.items():
@@ -414,11 +446,11 @@ def _by_label(parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]]) -> 
 
 
 def _image_variance(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tuple[float, float, bool]:
-    """Variance of the mean difference over test images; the part of it that is in the spread of runs as well; and
-    whether every difference was paired.
+    """Return the variance of the mean difference over test images, the part of it that the spread of runs contains as
+    well, and whether every difference was compared image by image.
 
-    Different test sets are independent. Scores on the same images are averaged image by image; where single answers
-    are not known, its errors are added as if they were one.
+    Different test sets are independent. Differences on the same test images are averaged image by image; if answers to
+    single images are unknown, the errors of a measure are added as if fully correlated.
     """
     sets: dict[str, np.ndarray] = {}
     groups: dict[str, np.ndarray | None] = {}

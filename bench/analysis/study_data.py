@@ -1,4 +1,5 @@
-"""The records of one study as tidy tables: a row per (cell, horizon), a row per score; repeats as seeds × draws."""
+"""Turns the records of a study into tidy tables (a row per cell and horizon, a row per score) and into arrays of
+repeats, seeds × few-shot draws."""
 
 from __future__ import annotations
 
@@ -32,10 +33,10 @@ from bench.train.effective import EffectiveRecipe, effective_recipe
 from bench.train.schedule import warmup_steps
 
 PIXELS = "Pixels"
-MAX_NAMED = 5  # damaged records named one by one
+MAX_NAMED = 5  # at most this many damaged records are named one by one
 NOT_A_VARIANT = ("seed", "axes", "tasks", "horizons", "rehearsal")
-"""Fields of a cell in which repeats may differ. Unlike a cell's identity (`bench.study.cell.cell_id`), a variant counts
-images by their content."""
+"""Fields of a cell in which repeats of one variant may differ. (A variant is what is trained, apart from the seed;
+unlike `bench.study.cell.cell_id`, it identifies images by their content.)"""
 
 
 # -- records -----------------------------------------------------------------------------------------------------------
@@ -43,7 +44,7 @@ images by their content."""
 
 @dataclass(frozen=True, kw_only=True)
 class Damaged:
-    """A record that could not be used, and why."""
+    """A record that could not be used, by its cell's directory, and the reason."""
 
     directory: str
     reason: str
@@ -58,9 +59,9 @@ class Records:
         records: one per finished cell, ordered by directory name.
         damaged: records that were left out, with reasons.
         unfinished: directories of cells that were begun and have no record.
-        failed: those of them whose last attempt failed; another process may be at work on the others.
-        wanted: the current grid; None where no run has written plan.json.
-        plans: what cells were planned at.
+        failed: those of `unfinished` whose last attempt failed; other processes may be working on the rest.
+        wanted: the current grid of cells; None if no run has written plan.json.
+        plans: how long cells and runs were planned to take.
     """
 
     suite: str
@@ -73,23 +74,23 @@ class Records:
 
     @property
     def rehearsal(self) -> bool:
-        """Whether they are of a rehearsal, whose numbers mean nothing."""
+        """Whether the records are of a rehearsal: a trial of a whole study in seconds, whose numbers mean nothing."""
         return any(record.cell.rehearsal for record in self.records)
 
     @property
     def never_started(self) -> tuple[str, ...]:
-        """Cells of the grid that left nothing on disk."""
+        """Directory names of the cells of the grid that have left nothing on disk."""
         present = [record.directory for record in self.records] + [d.directory for d in self.damaged]
         return grid.never_started(self.wanted, [*present, *self.unfinished])
 
 
 def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False) -> Records:
-    """Read every record under `directory`/cells. A damaged one is named and left out.
+    """Read every record under `directory`/cells. A damaged record is left out and listed in `Records.damaged`.
 
     Args:
         directory: `results/<suite>`.
-        suite: its name; the folder's name by default.
-        rehearsals: take those of a rehearsal, which are to be shown as such.
+        suite: the suite's name; the folder's name by default.
+        rehearsals: whether records of a rehearsal are accepted; the caller must show them as such.
 
     Raises:
         UserError: no such folder, a record from a newer version of the project, or records of a rehearsal.
@@ -106,7 +107,8 @@ def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False)
     failed: list[str] = []
     with collector_paused():
         for folder in sorted(path for path in cells.iterdir() if path.is_dir()):
-            path, name = folder / "record.json", os.fsencode(folder.name).decode(errors="replace")  # need not be text
+            # the bytes of a folder's name need not be valid UTF-8
+            path, name = folder / "record.json", os.fsencode(folder.name).decode(errors="replace")
             try:
                 if path.exists():
                     records.append(read_record(path, of=folder.name))
@@ -114,8 +116,8 @@ def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False)
                     unfinished.append(name)
                     failed += [name] * (state_of(CellDirectory(folder)).name == CellState.FAILED)
             except DamagedRecord as error:
-                damaged.append(Damaged(directory=folder.name, reason=error.reason))  # a report names no path
-            except PermissionError:  # somebody else's, or closed by mistake: the others can be reported
+                damaged.append(Damaged(directory=folder.name, reason=error.reason))  # reports contain no paths
+            except PermissionError:  # another user's file, or a mistake: the other records can still be reported
                 damaged.append(Damaged(directory=name, reason="no permission to read it"))
     _check_rehearsals([record.cell.rehearsal for record in records], directory, allowed=rehearsals)
     return Records(
@@ -131,8 +133,8 @@ def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False)
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Python's collector of circular references waits: it would look at millions of new objects, which have none, again
-    and again, in as much time as it takes to make them."""
+    """Pause Python's cyclic garbage collector. It would scan millions of new objects, which have no cycles, again and
+    again, and take as long as creating them."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -143,7 +145,11 @@ def collector_paused() -> Iterator[None]:
 
 
 def _check_rehearsals(rehearsed: Sequence[bool], directory: Path, *, allowed: bool) -> None:
-    """Raises UserError where records of a rehearsal lie among others, or are not to be taken."""
+    """Raise UserError if records of a rehearsal are mixed with others, or are not allowed here.
+
+    Args:
+        rehearsed: for each record, whether it is of a rehearsal.
+    """
     if not any(rehearsed):
         return
     if not all(rehearsed):
@@ -155,12 +161,12 @@ def _check_rehearsals(rehearsed: Sequence[bool], directory: Path, *, allowed: bo
 
 
 def damaged_paths(study: Path, records: Records) -> dict[str, str]:
-    """Path -> reason, of every record of a study's folder that was left out."""
+    """Return the reason for every record of a study's folder that was left out, by the record's path."""
     return {str(study / "cells" / cell.directory / "record.json"): cell.reason for cell in records.damaged}
 
 
 def left_out(damaged: Mapping[str, str]) -> str:
-    """One line on records that were left out, by path; "" where there are none."""
+    """Return one line about the records that were left out; "" if there are none. `damaged`: reasons by path."""
     if not damaged:
         return ""
     named = [f"{path} ({reason.rstrip('.')})" for path, reason in damaged.items()]
@@ -169,12 +175,14 @@ def left_out(damaged: Mapping[str, str]) -> str:
 
 
 def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
-    """A hash of everything that defines the trained model apart from its seed: cells that share it are repeats. Images
-    count by content: a folder may have been edited. How the model is read afterwards is no part of it. The warm-up
-    counts as it was done, which by an old revision depended on the budgets.
+    """Return a hash of everything that defines the trained model apart from its seed; cells with the same hash are
+    repeats of one variant.
+
+    Images are identified by their content, because a folder may have been edited. How the model is evaluated is not
+    part of the hash. The actual length of the warm-up is, because in an old revision it depended on the budgets.
 
     Args:
-        but_for: fields of the recipe that do not count.
+        but_for: fields of the recipe that are ignored.
     """
     defaults = {name: getattr(Recipe(), name) for name in but_for}
     cell = {k: v for k, v in to_json(record.cell).items() if k not in NOT_A_VARIANT}
@@ -187,7 +195,7 @@ def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
 
 
 def trained_as(record: Record) -> EffectiveRecipe:
-    """The recipe that a record's model was really trained with, by the revision that trained it."""
+    """Return the recipe that a record's model was actually trained with, under the revision of its time."""
     return effective_recipe(record.cell, revision=record.revisions.get("recipe", RECIPE_REVISION))
 
 
@@ -221,9 +229,11 @@ NUMBERS = (
 
 
 def horizon_table(records: Iterable[Record]) -> pd.DataFrame:
-    """One row per (cell, horizon), ordered by directory and images seen. Numbers are floats, since FLOP counts overflow
-    64-bit integers; missing ones are NaN. `recipe` holds a `Recipe`, `trained_as` an `EffectiveRecipe`, `series` the
-    variant's name."""
+    """Return a table with one row per (cell, horizon), ordered by directory and images seen.
+
+    Numbers are floats, because FLOP counts overflow 64-bit integers; missing ones are NaN. The column `recipe` holds a
+    `Recipe`, `trained_as` an `EffectiveRecipe`, and `series` the displayed name of the variant.
+    """
     rows = [row for record in records for row in _horizon_rows(record)]
     table = pd.DataFrame(rows, columns=[*TEXTS, *OBJECTS, "seed", "images_seen", *NUMBERS])
     table = table.astype({"seed": "int64", "images_seen": "int64", **dict.fromkeys(NUMBERS, "float64")})
@@ -231,7 +241,8 @@ def horizon_table(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def without(table: pd.DataFrame, directories: Set[str]) -> pd.DataFrame:
-    """A horizon table without some cells: the others may have shorter names."""
+    """Return a horizon table without some cells. The `series` names of the others are made again, as they may now be
+    shorter."""
     return _with_series(table[~table["directory"].isin(directories)].reset_index(drop=True))
 
 
@@ -286,7 +297,8 @@ def _horizon_rows(record: Record) -> list[dict[str, Any]]:
 
 
 def _with_series(table: pd.DataFrame) -> pd.DataFrame:
-    """Add `series`, the displayed name of a variant: the model, and whatever else distinguishes it from others."""
+    """Add the column `series`, the displayed name of a variant: its model, and what else distinguishes it from other
+    variants."""
     variants = table.drop_duplicates("variant").set_index("variant")
     upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != PIXELS])
     names: dict[str, str] = {}
@@ -298,7 +310,8 @@ def _with_series(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
-    """Upstream sets that share one axis: if each axis has its own, names of models leave them out."""
+    """Return the largest number of upstream (pre-training) data sets on one axis. If it is 1, names of variants need
+    not contain the data set."""
     sets: dict[str, set[str]] = {}
     for axes, data in zip(variants["axes"], variants["data"], strict=True):
         for axis in axes or ("",):
@@ -307,7 +320,7 @@ def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
 
 
 def _differences(variants: pd.DataFrame) -> dict[str, str]:
-    """The differences of each variant of one model from the others in its recipe or by its images, e.g. "lr 0.003"."""
+    """Return how each variant of one model differs from the others, in its recipe or its images, e.g. "lr 0.003"."""
     fields = {
         variant: {**to_json(recipe), "images": str(content)[:8]}
         for variant, recipe, content in zip(variants.index, variants["recipe"], variants["content"], strict=True)
@@ -343,11 +356,12 @@ NUMBERED = (
 
 
 def score_table(records: Iterable[Record]) -> pd.DataFrame:
-    """One row per score, in the order of the records. Names are categories in alphabetical order, missing numbers NaN.
+    """Return a table with one row per score, in the order of the records. Names are categories in alphabetical order;
+    missing numbers are NaN.
 
-    `measure` is a name of `bench.core.measure.Measure`; `group` is the group of tasks that a score belongs to, where
-    its task has groups; `correct` holds which test images were right, `resampled` a metric's values in resamples of
-    them, each None where the record does not.
+    The column `measure` is the name of a `bench.core.measure.Measure`. `group` is the group of tasks that a score
+    belongs to, if its task has groups. `correct` holds which test images were right, and `resampled` a metric's values
+    in resamples of the test images; each is None if the record does not hold it.
     """
     records = list(records)
     budgets = [
@@ -397,7 +411,8 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def _of_scores(held: Sequence[Scores]) -> tuple[np.ndarray, list[Scored]]:
-    """What every score is of, as places in a list: runs that are evaluated alike share one object."""
+    """Return what each score measures, as an index into a list of distinct `Scored`, and that list. Runs that are
+    evaluated alike share one object, which saves time."""
     known: dict[Scored, int] = {}
     places: dict[int, np.ndarray] = {}
     for scores in held:
@@ -412,14 +427,15 @@ def _joined(columns: Sequence[array[float]]) -> np.ndarray:
 
 
 def _categories(values: Iterable[str | None]) -> pd.Categorical:
-    """Texts as categories, each held once; None is missing."""
+    """Return texts as a categorical; None is a missing value."""
     known: dict[str | None, int] = {}
     codes_N = np.fromiter((known.setdefault(value, len(known)) for value in values), dtype=np.int32)
     return _category(codes_N, list(known))
 
 
 def _category(codes_N: np.ndarray, texts: Sequence[str | None]) -> pd.Categorical:
-    """Texts by their places in a list, in which one may be there twice, as categories in alphabetical order."""
+    """Return texts, given as indices into a list (which may contain duplicates), as a categorical whose categories are
+    in alphabetical order."""
     ordered = sorted({texts[code] for code in np.unique(codes_N) if texts[code] is not None})  # type: ignore[type-var]
     rank = {text: at for at, text in enumerate(ordered)}
     of_text = np.array([-1 if text is None else rank.get(text, -1) for text in texts], dtype=np.int32)
@@ -443,8 +459,9 @@ READ_OF_SCORES = (
 
 
 def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Samples]:
-    """Scores of complete cells as seeds × draws, for every variant, budget, measure and number of shots. A second
-    score of the same seed and draw is left out. Draws of one and the same images are left out."""
+    """Return the scores of complete cells as arrays of seeds × few-shot draws, for every variant, budget, measure and
+    number of shots. A second score of the same seed and draw is left out. If all draws used the same images, one is
+    kept."""
     of_cell = ["directory", "images_seen", "variant", "seed", "family", "model"]
     texts = {"directory": scores["directory"].dtype, **dict.fromkeys(("variant", "family", "model"), "category")}
     cells = horizons.loc[horizons["status"] == "complete", of_cell].astype(texts)
@@ -494,9 +511,12 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
 
 
 def _image_error(table: pd.DataFrame) -> np.ndarray:
-    """Standard error from the finite test set: as recorded, for an accuracy otherwise binomial, else NaN. That of an
-    accuracy is at least that of half a mistake: a test set without a single one does not rule them out. A group
-    of images that belong together counts as one."""
+    """Return the standard error of each score from the finite test set: the recorded one, or for an accuracy the
+    binomial one, or else NaN.
+
+    For an accuracy it is at least that of half a mistake in the test set, because a test set without mistakes does not
+    rule them out. Here a group of images that belong together counts as one.
+    """
     recorded = table["stderr"].to_numpy()
     share = table["value"].where(table["metric"] == ACCURACY).to_numpy()
     images = np.fmax(table["num_test"].to_numpy(), 1)
@@ -517,16 +537,23 @@ def _rectangle(
     trained: bool,
     **about: Any,
 ) -> Samples | None:
-    """Seeds × draws without holes: draws that a seed lacks are dropped, or else seeds that lack a draw. `about`: the
-    rest of `Samples`."""
+    """Arrange scores as a complete array of seeds × draws. Draws that some seed lacks are dropped; if none would be
+    left, seeds that lack a draw are dropped instead. None if nothing is left.
+
+    Args:
+        value, correct, resamples, seeds, draws: one entry per score, sorted by seed and draw.
+        alike: whether all draws used the same images, so that one is enough.
+        trained: False for raw pixels, which have no seeds.
+        about: the other fields of `Samples`.
+    """
     all_seeds, all_draws = sorted(set(seeds.tolist())), sorted(set(draws.tolist()))
-    if len(value) == len(all_seeds) * len(all_draws):  # whole, and in order
+    if len(value) == len(all_seeds) * len(all_draws):  # complete, and already in order
         shape = len(all_seeds), len(all_draws)
         values_SD, correct_SD, resampled_SD = (x.reshape(shape) for x in (value, correct, resamples))
     else:
         at_SD = np.full((len(all_seeds), len(all_draws)), -1)
         at_SD[np.searchsorted(all_seeds, seeds), np.searchsorted(all_draws, draws)] = np.arange(len(value))
-        draws_D, seeds_S = (np.flatnonzero((at_SD >= 0).all(axis=axis)).tolist() for axis in (0, 1))  # without holes
+        draws_D, seeds_S = (np.flatnonzero((at_SD >= 0).all(axis=axis)).tolist() for axis in (0, 1))  # complete ones
         if draws_D:
             at_SD, all_draws = at_SD[:, draws_D], [all_draws[at] for at in draws_D]
         elif seeds_S:

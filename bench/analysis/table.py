@@ -1,5 +1,5 @@
-"""A table, and how it is written: raw numbers as CSV, formatted text as Markdown and LaTeX (and, elsewhere, HTML); and
-how text of any origin is made harmless in each."""
+"""A table and its output formats: raw numbers as CSV, formatted text as Markdown and LaTeX (HTML is made elsewhere).
+Text from any source is escaped, so that it is harmless in each format."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Text = Callable[[Any], str]
-DIGITS = 8  # significant, of numbers in a CSV; further ones differ between processors
-FORMULA = re.compile(r"[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]")  # how text begins that a spreadsheet may run (OWASP)
+DIGITS = 8  # significant digits of numbers in a CSV; further ones differ between processors
+FORMULA = re.compile(r"[=+\-@\t\n\uff1d\uff0b\uff0d\uff20]")  # a spreadsheet may run text that begins so (OWASP)
 NUMBER = re.compile(r"-?[\d.]+(e[+-]?\d+)?|-inf")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 NAMING = ("series", "family")  # columns that only name the row
@@ -51,7 +51,14 @@ LATEX = {
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """One column. `text` shows a raw value to people; `numeric` columns are aligned right."""
+    """A column of a table.
+
+    Attributes:
+        key: key of its value in a row.
+        heading: as printed.
+        text: raw value -> formatted text.
+        numeric: whether it is aligned right.
+    """
 
     key: str
     heading: str
@@ -61,12 +68,12 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of raw values. Accuracies are `Estimate`s: CSV splits them into value, low, high and n.
+    """A table of raw values. Accuracies are `Estimate`s, which CSV splits into value, low, high and sample sizes.
 
     Attributes:
-        best: where the highest accuracy is set in bold: within a column, within a row, or nowhere. Only an estimate
-            whose whole interval lies above every other's is bold.
-        csv_only: keys of columns that people are not shown.
+        best: whether the highest accuracy of each column, or of each row, is set in bold; None: neither. An estimate is
+            bold only if its whole interval is above every other one's.
+        csv_only: keys of columns that are written to CSV only.
     """
 
     name: str
@@ -79,7 +86,7 @@ class Table:
 
     @cached_property
     def bold(self) -> frozenset[tuple[int, str]]:
-        """(row, column key) of every cell set in bold."""
+        """(row number, column key) of every table cell that is set in bold."""
         estimates = {
             (number, column.key): value
             for number, row in enumerate(self.rows)
@@ -97,12 +104,13 @@ class Table:
 
     @property
     def says_something(self) -> bool:
-        """Whether there is a number, or a word besides names, in any row."""
+        """Whether any row has a value in a column that does not only name the row."""
         return any(row.get(c.key) is not None for row in self.rows for c in self.columns if c.key not in NAMING)
 
     @cached_property
     def displayed(self) -> tuple[Column, ...]:
-        """Columns as people are shown them: where columns are compared, what is compared follows the names."""
+        """Columns in the order in which they are displayed, without those for CSV only. If estimates are compared
+        within columns, these columns follow directly after the names."""
         columns = tuple(c for c in self.columns if c.key not in self.csv_only)
         if self.best != "column":
             return columns
@@ -110,11 +118,12 @@ class Table:
         return tuple(sorted(columns, key=lambda c: 0 if c.key in NAMING else 1 if c.key in compared else 2))
 
     def cells(self) -> list[list[str]]:
-        """Text of every cell, row by row."""
+        """Return the formatted text of every table cell, row by row."""
         return [[shown(column, row.get(column.key)) for column in self.displayed] for row in self.rows]
 
     def markdown(self, *, rows: int | None = None) -> str:
-        """A pipe table with its title and note, which states if only the first `rows` are shown."""
+        """Return a Markdown (pipe) table with title and footnote. If only the first `rows` are shown, the footnote says
+        so."""
         lines = [
             "| " + " | ".join(markdown(c.heading) for c in self.displayed) + " |",
             "| " + " | ".join("---:" if c.numeric else ":---" for c in self.displayed) + " |",
@@ -129,13 +138,13 @@ class Table:
         return f"### {self.title}\n\n" + "\n".join(lines) + "\n" + (f"\n{' '.join(notes)}\n" if notes else "")
 
     def left_out(self, rows: int | None) -> str:
-        """A sentence where only the first `rows` are shown."""
+        """Return a sentence that says that only the first `rows` are shown; "" if all are."""
         if rows is None or len(self.rows) <= rows:
             return ""
         return f"The first {rows:,} of {len(self.rows):,} rows; all are in tables/{self.name}.csv."
 
     def latex(self) -> str:
-        """A booktabs table to \\input; wants \\usepackage{booktabs}."""
+        """Return a LaTeX table for \\input; it needs \\usepackage{booktabs}."""
         import pandas as pd
 
         rows = [
@@ -157,7 +166,7 @@ class Table:
         return text.replace(r"\end{table}", note + r"\end{table}")
 
     def csv(self) -> str:
-        """Raw numbers, one row per row; missing values are empty."""
+        """Return the raw values as CSV; missing values are empty."""
         wide = {c.key for c in self.columns if any(isinstance(row.get(c.key), Estimate) for row in self.rows)}
         heads: list[str] = []
         for column in self.columns:
@@ -172,14 +181,15 @@ class Table:
 
 
 def shown(column: Column, value: Any) -> str:
-    """One cell as text; a dash for what is missing."""
+    """Return a value of a column as text; a dash for a missing value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return words.MISSING
     return words.interval(value.value, value.low, value.high) if isinstance(value, Estimate) else column.text(value)
 
 
 def split(value: Any) -> list[Any]:
-    """An estimate as the columns `ESTIMATE_ENDS`; another number as its first column; empty where there is none."""
+    """Return the values of the CSV columns `ESTIMATE_ENDS` for an estimate. Any other value goes into the first of
+    them; the rest are empty."""
     if not isinstance(value, Estimate):
         return [_raw(value), *[""] * (len(ESTIMATE_ENDS) - 1)]
     numbers = [_raw(float(number)) for number in (value.value, value.low, value.high)]
@@ -187,7 +197,7 @@ def split(value: Any) -> list[Any]:
 
 
 def tex(text: str) -> str:
-    """Text that means itself in LaTeX."""
+    """Return text escaped for LaTeX."""
     return "".join(LATEX.get(character, character) for character in clean(text))
 
 
@@ -198,7 +208,8 @@ def _raw(value: Any) -> Any:
 
 
 def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """A CSV file. Names in it may be a stranger's: a spreadsheet runs none of them, and a terminal obeys none."""
+    """Return a CSV file. Because names in it may come from anyone, text is changed so that a spreadsheet does not run
+    it as a formula, nor a terminal as an escape sequence."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([_inert(value) for value in row] for row in (heads, *rows))
@@ -206,14 +217,16 @@ def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def frame_csv(frame: pd.DataFrame, *, digits: int | None = None) -> str:
-    """`csv_text` of a frame without its index. digits: significant, of its numbers; None for all."""
+    """Return a frame as CSV, without its index, with the safety measures of `csv_text`. `digits`: significant digits of
+    numbers; None: all."""
     texts = frame.select_dtypes(exclude=["number", "bool"])
     made = frame.assign(**{name: [_inert(value) for value in texts[name]] for name in texts}).rename(columns=_inert)
     return made.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None)
 
 
 def _inert(value: Any) -> Any:
-    """A cell of a CSV file: text begins no formula, unless it is a number, and holds no control character."""
+    """Return a value that is safe in a CSV file: text without control characters that does not begin like a formula,
+    unless it is a number."""
     if not isinstance(value, str):
         return value
     text = clean(value)
@@ -221,11 +234,12 @@ def _inert(value: Any) -> Any:
 
 
 def clean(text: str) -> str:
-    """Text without control characters: no terminal escapes, no change of writing direction. Lines and tabs stay."""
+    """Return text without control characters (terminal escapes, changes of writing direction), except line feeds and
+    tabs."""
     return CONTROL.sub("\ufffd", text)
 
 
 def markdown(text: str) -> str:
-    """Text that means itself in Markdown: one line, no markup, no HTML."""
+    """Return text escaped for Markdown and HTML, on one line."""
     escaped = re.sub(r"([\\`*_\[\]|#~])", r"\\\1", clean(text).replace("\n", " "))
     return escaped.replace("&", "&amp;").replace("<", "&lt;")

@@ -1,7 +1,9 @@
-"""Finds at how much compute, or how many images, another run of a family reaches an accuracy, with the interval of one
-more run. Where its best measured points pass the accuracy, the answer is read off between these two, and needs no law.
-Elsewhere it is that of `vit-bench fit --reach`: a law is asked beyond the data only where it has a record there, and
-the answer says how far."""
+"""Finds how much compute, or how many images, another run of a family needs to reach an accuracy, with an interval.
+
+If the family's best measured points pass the accuracy, the answer is interpolated between two of them, without a law.
+Otherwise it comes from the law, as in `vit-bench fit --reach`. A law is used beyond the data only as far as its
+extrapolation error is known, and the answer says how far beyond.
+"""
 
 from __future__ import annotations
 
@@ -25,19 +27,25 @@ from bench.laws.bootstrap import LAW_LEVEL
 from bench.laws.extrapolation import REACH, Inverse, PastError, invert, reached
 from bench.laws.lack_of_fit import MATERIAL, Z_CONTRADICTION
 
-# Reasons.
+# Reasons of a finding (`Finding.reasons`).
 OUT_OF_REACH = "out of reach"  # the law does not reach the target within `REACH` times the data
-BELOW_RANGE = "below range"  # the target is reached below the smallest run, where no law has a record
+BELOW_RANGE = "below range"  # the target is reached below the smallest run, where no law was tested
 
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyTarget(Item, kind="Target"):
-    """A target accuracy: the least of the families' best, or the best of the only family, unless given.
+    """A target accuracy, and how the answer was found.
 
-    asked: range in which the law has points or a record. between: the measured points between which it is reached (the
-    first None: by the smallest; both: by none). lost: the largest point that does not reach it although a smaller one
-    does. record: how far off the law was at about the distance of the upper end; None inside the data. measured: the
-    answer is read off the measured points; by_law: but its upper end, which they do not hold, is the law's."""
+    Attributes:
+        accuracy: 0 to 1.
+        asked: range of x in which the law has points or a known extrapolation error.
+        between: x of the measured points between which the target is reached. The first is None if the smallest point
+            reaches it, both if none does.
+        lost: x of the largest point that does not reach the target although a smaller one does; None without one.
+        record: how far off the law was at about the distance of the upper end; None inside the data.
+        measured: whether the answer is interpolated between measured points.
+        by_law: whether, in that case, the upper end of its interval comes from the law, being outside the points.
+    """
 
     accuracy: float
     asked: tuple[float, float]
@@ -49,16 +57,17 @@ class AccuracyTarget(Item, kind="Target"):
 
 
 def targets(evidence: Evidence, name: str, axis: Axis) -> Iterator[Finding]:
-    """The findings of the question `name` about every family: for the targets that were asked for, or else for one that
-    every family reached."""
+    """Yield the findings of the question `name` for every family and target: the targets that the user gave, or else
+    one that every family reached."""
     known = laws_of(evidence, axis)
     for target in evidence.targets or (reached_by_all(known),):
         yield from (needed_for(name, law, target) for law in known.values() if target is not None)
 
 
 def reached_by_all(laws: dict[str, Law]) -> float | None:
-    """The least of the families' best mean accuracies, rounded down to 5 or 1 %, where every family has points on both
-    sides of that; else None, since nobody asks for the compute of 69.1 %."""
+    """Return a round target that every family passes: the smallest of the families' best accuracies, rounded down to a
+    multiple of 5 % or else of 1 %. None if some family has no point below that; an odd target such as 69.1 % would help
+    nobody."""
     if not laws:
         return None
     least = min(1 - float(law.frontier[1].min()) for law in laws.values())
@@ -68,7 +77,8 @@ def reached_by_all(laws: dict[str, Law]) -> float | None:
 
 
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:
-    """Compute, or images, at which another run of the law's family reaches `accuracy` (0..1)."""
+    """Return the finding on how much compute, or how many images, another run of the law's family needs to reach
+    `accuracy` (0..1)."""
     ends = reached(law.forecast.grid, law.on_grid, 1 - accuracy)
     target, most = _target(law, accuracy), law.range[1]
     finding = partial(law_finding(question, law), **X_QUANTITY[law.axis])
@@ -86,7 +96,7 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
     if ends.x == np.inf:
         return cannot(reasons=(OUT_OF_REACH,), evidence=(target,))
     high = ends.high if ends.high < np.inf else None
-    beyond = most if target.measured else law.forecast.grid[-1]  # where an open end is known to lie
+    beyond = most if target.measured else law.forecast.grid[-1]  # an open upper end is at least this
     reach, high_reach = (max(1.0, end / most) for end in (ends.x, high or beyond))
     if high_reach > 1 and law.forecast.origins:
         target = replace(target, record=law.forecast.past_error(math.log(high_reach)))
@@ -102,11 +112,11 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
 
 
 def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
-    """The two best measured points of the family between which the target is passed; None where they do not, or where a
-    larger one loses it again.
+    """Return the x at which the target is passed, interpolated between measured points of the frontier; None if no two
+    of them pass it, or if a larger point does not reach it again.
 
-    Errors are interpolated as in figures with two logarithmic axes. An end of the interval is where the line through
-    the points' own ends reaches the target: 0 or infinite where it does not within the measured range.
+    Errors are interpolated linearly in log-log coordinates. The ends of the interval are where the lines through the
+    ends of the points' intervals (for one more run) reach the target; 0 or infinite outside the measured range.
     """
     if None in target.between or target.lost is not None:
         return None
@@ -118,7 +128,7 @@ def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
     seeds_N = np.array([max(1, len(law.points[i].seeds)) for i in on])
     upper = 0.5 + LAW_LEVEL / 2
     quantile = special.stdtrit(means.freedom, upper) if means.freedom else special.ndtri(upper)
-    half_N = quantile * np.sqrt(1 + seeds_N) * means.noise[on] / error_N  # of one more run beside their mean
+    half_N = quantile * np.sqrt(1 + seeds_N) * means.noise[on] / error_N  # includes the noise of one more run
     line_N = np.log(error_N)
     curves = np.stack([line_N, line_N - half_N, line_N + half_N])
     x, low, high = np.exp(invert(np.log(x_N), curves, np.log([1 - target.accuracy]))[:, 0]).tolist()
@@ -126,7 +136,8 @@ def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
 
 
 def _deviation_at(law: Law, x: float) -> list[Item]:
-    """The place where the law misses its group means, or one beside x, by more than their noise; [] if it does not."""
+    """Return a `LawDeviation` if the law deviates from its group means by more than their noise: over all of them (the
+    lack-of-fit test fails), or else at one next to x. [] if it does not."""
     if law.lack_of_fit is None or law.lack_of_fit.fails:
         return deviation((law.family,), law.lack_of_fit)
     means = law.group_means
@@ -139,7 +150,7 @@ def _deviation_at(law: Law, x: float) -> list[Item]:
 
 
 def _target(law: Law, accuracy: float) -> AccuracyTarget:
-    """The accuracy, and where group means reach it."""
+    """Return the target with the measured points that reach it."""
     means = law.group_means
     target = AccuracyTarget(accuracy=accuracy, asked=(law.range[0], float(law.forecast.grid[-1])))
     good = np.flatnonzero(means.error <= 1 - accuracy)

@@ -1,4 +1,4 @@
-"""Means over the groups of a many-task benchmark (VTAB: natural, specialised, structured), and over all its tasks."""
+"""Means over the task groups of a benchmark (VTAB: natural, specialised, structured), and over all its tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GROUP_ORDER = ("natural", "specialised", "structured")
 
 
 def groups_of(evidence: Evidence) -> dict[str, tuple[str, ...]]:
-    """Group to its measures, in order of name; {} where no score names a group."""
+    """Return the measures of each group of tasks, sorted by name; {} if no score belongs to a group."""
     named = evidence.scores[["group", "measure"]].dropna(subset="group").drop_duplicates()
     pairs = zip(named["group"].map(str), named["measure"].map(str), strict=True)
     members = by_key((group, measure) for group, measure in pairs if measure in evidence.measures)
@@ -21,8 +21,11 @@ def groups_of(evidence: Evidence) -> dict[str, tuple[str, ...]]:
 
 
 def means(evidence: Evidence, measures: Sequence[str]) -> dict[PointKey, Estimate]:
-    """The plain mean over tasks at every trained point that has them all. Seeds are averaged task by task, so that the
-    noise that tasks share stays; variances of the points moderate each other."""
+    """Return the unweighted mean over tasks at every trained point that was scored on all of them.
+
+    The mean is taken for each seed, so that noise that tasks share is kept. The points' variances between seeds are
+    shrunk towards each other (`bench.stats.moderated`).
+    """
     samples: dict[PointKey, Samples] = {}
     for point in evidence.points.values():
         parts = [evidence.samples(point, measure) for measure in measures]

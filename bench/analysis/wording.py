@@ -1,4 +1,4 @@
-"""The words that questions share: estimates with intervals, trends, places on an axis, and reasons."""
+"""Words that questions share: for estimates with intervals, trends, values on an axis, and reasons."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from bench.core.phrase import Interval, phrase
 
 T = TypeVar("T", bound=Item)
 Sentence = str | Callable[[Finding], str]
-MANY_TIMES = 10
+MANY_TIMES = 10  # an interval that would have to be narrower by more than this factor: no number is given
 MEASURES = {"headline": "", "far": ", out-of-domain tasks", "upstream": ", pre-training set"}
 
 # -- numbers -----------------------------------------------------------------------------------------------------------
@@ -46,14 +46,14 @@ MEASURES = {"headline": "", "far": ", out-of-domain tasks", "upstream": ", pre-t
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """A number as it is shown.
+    """A number as it is printed.
 
     Attributes:
         text: the estimate with its interval, or the trend; "" without either.
         short: the same for a narrow console.
-        magnitude: the estimate as it is shown, before it is rounded; None of a trend.
+        magnitude: the estimate before rounding; None for a trend.
         head: the estimate alone, without its unit.
-        unit: its unit.
+        unit: unit of the estimate.
     """
 
     text: str = ""
@@ -64,14 +64,14 @@ class Number:
 
 
 def shown(magnitude: float, head: str, unit: str, interval: str) -> Number:
-    """An estimate with its unit and its interval in brackets."""
+    """Return an estimate with its unit and its interval in brackets."""
     words = " ".join(part for part in (head, unit) if part)
     text = phrase(words, " " if words and interval else "", Interval(interval))
     return Number(text=text, short=text, magnitude=magnitude, head=head, unit=unit)
 
 
 def number(f: Finding) -> Number:
-    """The estimate with its interval; where it varies along the range, the trend from end to end."""
+    """Return a finding's estimate with its interval; without an estimate, its trend from end to end."""
     value, low, high = f.estimate, f.low, f.high
     if value is None:
         text = trend(f)
@@ -94,36 +94,36 @@ def number(f: Finding) -> Number:
 
 
 def share(value: float, low: float | None, high: float | None) -> Number:
-    """A difference of accuracies in points."""
+    """Return a difference of accuracies in percentage points."""
     interval = "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
     return shown(value, signed(value), "points", interval)
 
 
 def trend(f: Finding) -> str:
-    """ "+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
+    """Return a finding's trend in words: "+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
     if len(f.trend) < 2:
         return ""
     return f"{ends(f)} from {between(f, f.trend[0].x, f.trend[-1].x, 'to')}"
 
 
 def ends(f: Finding) -> str:
-    """The first and the last value of a trend of differences of accuracies."""
+    """Return the first and the last value of a finding's trend: "+31.0 → −1.4 points"."""
     return f"{signed(f.trend[0].estimate)} → {signed(f.trend[-1].estimate)} points"
 
 
 def between(f: Finding, low: float | None, high: float | None, joint: str) -> str:
-    """Two values of x; a common unit is written once."""
+    """Return two values of x with `joint` between them; a common unit is written once."""
     both = [end for end in (low, high) if end is not None]
     return span(_number_of_x(f, low, both), _number_of_x(f, high, both), joint)
 
 
 def place(f: Finding, x: float | None) -> str:
-    """A value of x with its unit, which all of a trend have."""
+    """Return a value of x with its unit, the same unit for all values of a trend."""
     return " ".join(_number_of_x(f, x, [point.x for point in f.trend]))
 
 
 def _number_of_x(f: Finding, x: float | None, beside: Sequence[float]) -> tuple[str, ...]:
-    """A value of x, and its unit: one with what stands beside it."""
+    """Return a value of x and its unit. `beside`: values that must get the same unit."""
     if x is None:
         return ("–",)
     if f.axis == Axis.ACCURACY:
@@ -132,7 +132,7 @@ def _number_of_x(f: Finding, x: float | None, beside: Sequence[float]) -> tuple[
 
 
 def bracket(low: float | None, high: float | None, show: Callable[[float], str]) -> Interval:
-    """An interval in brackets; "" without one."""
+    """Return an interval in brackets; an open end becomes "at least" or "at most". "" if both ends are None."""
     if high is None:
         return Interval("" if low is None else f"[at least {show(low)}]")
     return Interval(f"[at most {show(high)}]" if low is None else f"[{show(low)}, {show(high)}]")
@@ -146,31 +146,32 @@ def or_nan(value: float | None) -> float:
 
 
 def subject(f: Finding) -> str:
-    """The families, models or settings of a finding."""
+    """Return the families, models or settings that a finding is about: "ViT vs ResNet"."""
     return " vs ".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
 
 
 def measure(f: Finding) -> str:
-    """The words after the label of a finding that is about another measure than the headline."""
+    """Return the words that follow a finding's label if it is about another measure than the headline; "" otherwise."""
     return MEASURES.get(f.measure, "")
 
 
 def first(f: Finding, kind: type[T]) -> T | None:
-    """The first item of a kind in a finding's evidence."""
+    """Return the first item of a class in a finding's evidence; None without one."""
     return next((item for item in f.evidence if isinstance(item, kind)), None)
 
 
 def every(f: Finding, kind: type[T]) -> list[T]:
-    """All items of a kind in a finding's evidence."""
+    """Return all items of a class in a finding's evidence."""
     return [item for item in f.evidence if isinstance(item, kind)]
 
 
 def differences(f: Finding, *, contrast: str = "", x: str = "images seen") -> list[str]:
-    """The models of a mean, how many of them differ beyond their own interval, and single tasks.
+    """Return sentences on the differences behind a mean: how many models differ beyond their own interval, and the
+    differences on single tasks.
 
     Args:
-        contrast: the only one that is counted; "" counts all.
-        x: the meaning of `Difference.from_x` and `to_x`.
+        contrast: only differences from this contrast are used; "": all.
+        x: what `Difference.from_x` and `to_x` are, in words.
     """
     compared = [d for d in every(f, Difference) if contrast in ("", d.contrast)]
     models = [d for d in compared if d.measure == f.measure and d.model]
@@ -194,7 +195,8 @@ def differences(f: Finding, *, contrast: str = "", x: str = "images seen") -> li
 
 
 def size(value: float, low: float | None, high: float | None) -> str:
-    """A difference of accuracies without its sign, which the words before it have: "3.1 points [1.0, 5.2]"."""
+    """Return the absolute value of a difference of accuracies, with its interval: "3.1 points [1.0, 5.2]". The words
+    before it must express the sign."""
     turned = -1.0 if value < 0 else 1.0
     ends = sorted(turned * end for end in (low, high) if end is not None)
     interval = f"[{', '.join(f'{100 * end:.1f}'.replace('-', '−') for end in ends)}]" if len(ends) == 2 else ""
@@ -202,17 +204,19 @@ def size(value: float, low: float | None, high: float | None) -> str:
 
 
 def amount(f: Finding) -> str:
-    """The difference that a finding estimates, without its sign and with its interval: "3.1 points [1.0, 5.2]"."""
+    """Return the absolute value of the difference that a finding estimates, with its interval: "3.1 points [1.0,
+    5.2]"."""
     return size(or_nan(f.estimate), f.low, f.high)
 
 
 def other(f: Finding) -> str:
-    """The member of a pair that is not the leader."""
+    """Return the member of a pair that is not the leader."""
     return next((name for name in f.subject if name != f.leader), "the other")
 
 
 def effect(f: Finding, cause: str, *, gives: str, costs: str, tail: str = "") -> str:
-    """A cause that gives accuracy, or costs some: "Longer training gives ViT 3.1 points [1.0, 5.2]"."""
+    """Return a sentence about a cause that increases or decreases accuracy: "Longer training gives ViT 3.1 points [1.0,
+    5.2]". `gives` and `costs`: the verbs for the two cases."""
     return phrase(f"{cause} {gives if or_nan(f.estimate) >= 0 else costs} {subject(f)} ", amount(f), tail)
 
 
@@ -231,7 +235,7 @@ def _throughout(f: Finding) -> str:
 
 
 def _deviation(item: LawDeviation) -> str:
-    """Says where a law misses its points."""
+    """Return a sentence that says where a law misses its points."""
     p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
     who = f"Lack of fit of {item.families[0]}'s law" if len(item.families) == 1 else "Lack of fit of the shared law"
     missed = f"error {percent(item.predicted)} % predicted, {percent(item.observed)} % measured{p}"
@@ -239,8 +243,8 @@ def _deviation(item: LawDeviation) -> str:
 
 
 def begins(f: Finding) -> str:
-    """Why a comparison begins where it does: "below 85 GFLOPs ResNet has not begun to learn"; "" where nothing is left
-    out."""
+    """Return the reason why a comparison begins where it does: "below 85 GFLOPs ResNet has not begun to learn"; "" if
+    nothing is left out."""
     late = first(f, BeginsLater)
     if late is None:
         return ""
@@ -249,7 +253,7 @@ def begins(f: Finding) -> str:
 
 
 def below_pixels(f: Finding) -> list[str]:
-    """The families of a trend that are below raw pixels somewhere, and where."""
+    """Return texts that say which families of a trend are below raw pixels, and where."""
     said = []
     for name in f.subject:
         places = [p.x for p in f.trend if name in p.below]
@@ -284,11 +288,12 @@ REASONS: Mapping[str, Sentence] = {
     Reason.SEVERAL: "Beyond its own interval, perhaps, but not where all questions about families count (Holm).",
     Reason.LACK_OF_FIT: lambda f: " ".join(map(_deviation, every(f, LawDeviation))),
 }
-"""Words of the reasons that several questions give."""
+"""Words of the reasons that several questions give, by `Reason`: a sentence, or a function that makes one."""
 
 
 def _narrower(f: Finding) -> str:
-    """Says by how much an interval would have to shrink to leave one answer, were the estimate to stay."""
+    """Return a sentence that says by what factor the interval would have to shrink to decide the question, if the
+    estimate stayed the same."""
     if f.estimate is None or f.low is None or f.high is None or not f.estimate - (f.unit == Unit.TIMES):
         return "It takes a narrower interval: more seeds, few-shot samples or test images."
     off = abs(f.estimate - (f.unit == Unit.TIMES))
@@ -311,4 +316,4 @@ TAKES: Mapping[str, Sentence] = {
     Reason.LACK_OF_FIT: "It takes points that the law does not miss.",
     Reason.SEVERAL_MODELS: "It takes one model along each law, or a measured change of the order.",
 }
-"""Conditions under which a question that a reason leaves undecided could be answered."""
+"""For reasons that leave a question undecided: what it would take to answer it."""

@@ -1,4 +1,4 @@
-"""ViT needs less compute than ResNet for the same performance (section 4.4, Figure 5)."""
+"""The ViT paper's claim that ViT needs less compute than ResNet for the same performance (section 4.4, Figure 5)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from bench.analysis.families import RESNET, VIT, kind_of
 from bench.analysis.finding import Finding, Verdict
 from bench.analysis.findings import Stated
 
-MATCH = "compute to match"  # asked of a study
-CLAIMED = "as claimed"  # asked of published networks
-CHEAPER = "ViT takes 2 to 4 times less compute"  # one of the subjects of CLAIMED
-STATED = (2.0, 4.0)  # times less compute
+MATCH = "compute to match"  # question about a study's own models
+CLAIMED = "as claimed"  # question about published networks
+CHEAPER = "ViT takes 2 to 4 times less compute"  # one of the subjects of CLAIMED's findings
+STATED = (2.0, 4.0)  # range of the factor that the paper states: times less compute
 
 
 def stated(finding: Finding) -> Stated | None:
-    """How the stated factor lies to the finding's."""
+    """Return how the factor that the paper states compares with the finding's interval; None if the finding has
+    none."""
     if finding.verdict != Verdict.YES or finding.estimate is None or finding.low is None or finding.high is None:
         return None
     if STATED[0] <= finding.estimate <= STATED[1]:

@@ -1,4 +1,5 @@
-"""ResNets do better with fewer pre-training images, and ViT overtakes them with more (section 4.3, Figure 4)."""
+"""The ViT paper's claim that ResNets are better with few pre-training images, and ViT with many (section 4.3, Figure
+4)."""
 
 from __future__ import annotations
 

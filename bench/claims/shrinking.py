@@ -1,13 +1,14 @@
-"""Hybrids outperform ViT at small compute, and their advantage shrinks for larger models (section 4.4, Figure 5)."""
+"""The ViT paper's claim that hybrids outperform ViT at small compute, and that their advantage shrinks for larger
+models (section 4.4, Figure 5)."""
 
 from __future__ import annotations
 
 from bench.analysis.claim import PaperClaim
 from bench.analysis.finding import Finding, Verdict
 
-SHRINKS = "hybrid advantage shrinks"  # asked of a study
-CLAIMED = "as claimed"  # asked of published networks
-HYBRIDS = "hybrids lead ViT when small, not when large"  # one of the subjects of CLAIMED
+SHRINKS = "hybrid advantage shrinks"  # question about a study's own models
+CLAIMED = "as claimed"  # question about published networks
+HYBRIDS = "hybrids lead ViT when small, not when large"  # one of the subjects of CLAIMED's findings
 
 
 def judged(finding: Finding) -> Verdict | None:

@@ -1,4 +1,4 @@
-"""ViT does not saturate within the range tried (section 4.4)."""
+"""The ViT paper's claim that ViT does not saturate within the range tried (section 4.4)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
         model(images)
     counter.total("paper")
 
-Two conventions, the same for everything but convolutions:
+There are two conventions, which differ in convolutions only:
     dense: every tap of every output position of a convolution counts, also those that read zero padding.
     paper: taps that read zero padding do not count (XLA's cost analysis; the paper's exaFLOPs are computed so).
 Only contractions count (convolutions, matrix products, attention). Norms, softmax, activations, additions do not.
@@ -37,10 +37,10 @@ Pads = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class OperationCount:
-    """One contraction.
+    """The multiply-accumulates of one contraction.
 
     Attributes:
-        dense, paper: MACs forward under each convention.
+        dense, paper: MACs of the forward pass under each convention.
         needs_grad: how many of its two factors want a gradient: the backward pass costs one contraction of the same
             size for each.
     """
@@ -51,7 +51,8 @@ class OperationCount:
 
 
 def tap_pairs(*, size: int, outputs: int, kernel: int, stride: int, dilation: int, before: int) -> int:
-    """Pairs (output position, kernel tap) along one axis that read inside [0, size); `before` = padding in front."""
+    """Return the number of pairs (output position, kernel tap) along one axis that read inside [0, size), where
+    `before` is the padding in front."""
     total = 0
     for tap in range(kernel):
         offset = tap * dilation - before
@@ -72,10 +73,11 @@ def convolution(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[int, int]:
-    """(dense, paper) MACs of a convolution with kernel `weight` = (out, in/groups, *kernel), any number of axes.
+    """Return (dense, paper) MACs of a convolution with a weight of shape (out, in / groups, *kernel), on any number of
+    axes.
 
-    `size` is the extent of the image without padding, `outputs` that of the result, `padding` what precedes the image.
-    Groups are in the weight's second entry. A transposed convolution is its mirror: swap `size` and `outputs`.
+    `size` is the extent of the image without padding, `outputs` that of the result, and `padding` the padding in front,
+    each per axis. For a transposed convolution swap `size` and `outputs`.
     """
     kernel = weight[2:]
     per_pair = batch * weight[0] * weight[1]
@@ -88,19 +90,20 @@ def convolution(
 
 
 def wants_grad(*tensors: Any) -> int:
-    """How many of the tensors want a gradient."""
+    """Return how many of the arguments are tensors that require a gradient."""
     return sum(bool(getattr(tensor, "requires_grad", False)) for tensor in tensors)
 
 
 def _product(a: Any, b: Any) -> list[OperationCount]:
-    """A (batched) matrix or vector product: every entry of `a` meets each column of `b`."""
+    """Count a (batched) matrix or vector product: every entry of `a` is multiplied once for each column of `b`."""
     columns = int(b.shape[-1]) if len(b.shape) > 1 else 1
     macs = math.prod(map(int, a.shape)) * columns
     return [OperationCount(macs, macs, wants_grad(a, b))]
 
 
 def _attention(q: Any, k: Any, v: Any, *, heads_axis: int = 1) -> list[OperationCount]:
-    """softmax(q k^T) v on 4-d tensors; `heads_axis` 1: (batch, heads, tokens, width), 2: (batch, tokens, heads, width).
+    """Count softmax(q k^T) v of 4-d tensors (batch, heads, tokens, width), or (batch, tokens, heads, width) where
+    `heads_axis` is 2.
 
     Masks and causality are not discounted. Recomputation in fused backward kernels is not counted: it is not the
     model's work, and counting it would make the number depend on the device.
@@ -114,7 +117,7 @@ def _attention(q: Any, k: Any, v: Any, *, heads_axis: int = 1) -> list[Operation
 
 
 def _self_attention(x: Any, *, width: int) -> list[OperationCount]:
-    """Fused self-attention layer: four projections of `width` and softmax attention, x (batch, tokens, width)."""
+    """Count a fused self-attention layer on x (batch, tokens, width): four projections and softmax attention."""
     batch, tokens = int(x.shape[0]), int(x.shape[1])
     macs = batch * (4 * tokens * width * width + 2 * tokens * tokens * width)
     return [OperationCount(macs, macs)]
@@ -150,28 +153,31 @@ FORMULAS: dict[str, Callable[[Sequence[Any]], list[OperationCount]]] = {
     "aten::_native_multi_head_attention": lambda args: _self_attention(args[0], width=int(args[3])),
     "aten::_transformer_encoder_layer_fwd": _encoder_layer,
 }
-"""Operation -> its contractions, from its arguments. Convolutions need their output too: see the counter."""
+"""Name of an operation -> function of its arguments that gives its contractions. Convolutions need their output too:
+see `MacCounter`."""
 
 _MATRIX = ("mv", "matmul", "linear", "bilinear", "trilinear", "einsum", "attention")
 SUSPECTS = frozenset(("conv", "conv1d", "conv2d", "conv3d", "convolution", "lstm", "gru", "rnn", *_MATRIX))
 
 
 class NoFormula(NotImplementedError):
-    """A contraction whose MACs nobody has written down."""
+    """Raised for an operation that looks like a contraction and has no formula for its MACs here."""
 
 
 def is_uncounted_contraction(name: str) -> bool:
-    """Whether an operation without a formula looks like a contraction; the counter refuses it rather than miss it."""
+    """Return whether an operation without a formula looks like a contraction, by its name. The counter raises for such
+    an operation, because its work would be missed otherwise."""
     words = name.split("::")[-1].split(".")[0].split("_")
     return "backward" not in words and any(word in SUSPECTS or word.endswith("mm") for word in words)
 
 
 class MacCounter(TorchDispatchMode):
-    """Forward MACs by module and operation.
+    """Counts the MACs of everything that runs inside its `with` block, by module and operation.
 
     Attributes:
-        by_module: convention -> {module's path: MACs run by that module itself, not by its children}. "" is the model.
-        by_operation: convention -> {operation: MACs}.
+        by_module: convention -> {module's path: forward MACs of that module itself, without its children}. "" is the
+            model.
+        by_operation: convention -> {operation: forward MACs}.
         backward: convention -> MACs of the backward pass (first layers have no gradient of their input).
 
     Raises (inside the block):
@@ -185,13 +191,13 @@ class MacCounter(TorchDispatchMode):
         self.backward: dict[str, int] = {"dense": 0, "paper": 0}
         self._model = model
         self._path: list[str] = []
-        self._padded: Any = WeakTensorKeyDictionary()  # tensor -> zeros that were put around it by F.pad
+        self._padded: Any = WeakTensorKeyDictionary()  # tensor -> numbers of zeros that F.pad put around it
         self._exit = contextlib.ExitStack()
         self._depth = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch asks: whether to wrap what counts in what keeps the compiler out of it, which loads the compiler."""
+        """Tell torch not to shield this mode from its compiler: the shield would load the compiler."""
         return False
 
     def total(self, convention: str) -> int:
@@ -199,7 +205,7 @@ class MacCounter(TorchDispatchMode):
 
     def __enter__(self) -> MacCounter:
         self._depth += 1
-        if self._depth == 1:  # it enters itself again to look inside composite operations
+        if self._depth == 1:  # the counter enters itself again to look inside composite operations
             self._prepare()
         return super().__enter__()
 
@@ -210,8 +216,8 @@ class MacCounter(TorchDispatchMode):
             self._exit.close()
 
     def _prepare(self) -> None:
-        # A compiled module would run kernels that no formula knows: make it run as written. Nothing is compiled where
-        # the compiler is not loaded, and loading it takes as long as all of torch.
+        # A compiled module would run kernels that have no formula: make it run uncompiled. If the compiler is not
+        # loaded, nothing is compiled; it is not loaded just for this, which takes as long as loading all of torch.
         if "torch._dynamo" in sys.modules:
             self._exit.enter_context(torch.compiler.set_stance("force_eager"))
         for name, module in self._model.named_modules() if self._model is not None else ():

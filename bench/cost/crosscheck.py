@@ -1,4 +1,4 @@
-"""Our count of a forward pass beside those of torch's flop counter and of fvcore, by kind of operation.
+"""Compare our count of a forward pass with those of torch's flop counter and of fvcore, by kind of operation.
 
 All three count contractions. fvcore counts a multiply-accumulate as one "flop" and adds norms, pooling and resizing. It
 has no formula for fused attention and is given one here. torch counts two FLOPs per multiply-accumulate.
@@ -26,7 +26,7 @@ KINDS = {
     "linear layers": ("linear", "addmm", "mm", "addmv", "mv"),
 }
 PRODUCTS = "attention and other products"
-COUNT_TOLERANCE = 1e-3  # relative difference of counts that agree: some leave out products of a matrix and a vector
+COUNT_TOLERANCE = 1e-3  # largest relative difference of counts that agree: some leave out matrix-vector products
 ATTENTION = "scaled_dot_product_attention"
 FVCORE_ONLY = {
     "layer_norm": "5 per element",
@@ -38,7 +38,7 @@ FVCORE_ONLY = {
     "upsample_bilinear2d": "4 per element",
     "grid_sampler": "4 per element",
 }
-"""Operations that fvcore counts and that are no contractions, and by which rule."""
+"""Operation that fvcore counts although it is no contraction -> the rule by which it does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +46,14 @@ class Crosscheck:
     """MACs of one forward pass by three counters (convention: dense).
 
     Attributes:
-        ours: kind of operation -> MACs.
-        torch: the same of torch's flop counter.
-        fvcore: the same of fvcore, with a formula for fused attention.
-        beyond: operator -> what fvcore counts that is no contraction.
-        fused_attention: the part of `fvcore` that fvcore alone does not count.
-        without_formula: operator -> calls of which fvcore counts nothing.
-        by_module: module's path -> fvcore's count with norms and pooling and all that is inside it; "" is the model.
-        params: module's path -> numbers in its parameters, by fvcore.
+        ours: kind of operation -> MACs by our counter.
+        torch: kind of operation -> MACs by torch's flop counter.
+        fvcore: kind of operation -> MACs by fvcore, with a formula for fused attention.
+        beyond: operator -> fvcore's count; only operators that are no contractions.
+        fused_attention: MACs within `fvcore` that the added formula counts, and fvcore itself does not.
+        without_formula: operator -> number of its calls; only operators that fvcore has no formula for.
+        by_module: module's path -> fvcore's count with norms, pooling and all of its children; "" is the model.
+        params: module's path -> number of its parameters, by fvcore.
         why_not: why fvcore could not trace the model; empty if it could.
     """
 
@@ -81,16 +81,16 @@ class Crosscheck:
 
     @property
     def differs(self) -> bool:
-        """Whether a counter that could count says something else."""
+        """Whether torch's counter or, if it could trace the model, fvcore disagrees with ours."""
         return not self.torch_agrees or self.fvcore_agrees is False
 
     @property
     def missed(self) -> tuple[str, ...]:
-        """Contractions that fvcore has no formula for, and was given none."""
+        """Names of contractions that fvcore has no formula for, and for which none is added here."""
         return tuple(name for name in self.without_formula if is_uncounted_contraction(name))
 
     def sentence(self) -> str:
-        """Whether the counters agree, in one line."""
+        """Return one line that says whether the counters agree."""
         names = {"torch's counter": self.torch_agrees, "fvcore": self.fvcore_agrees}
         words = {True: "agrees", False: "DIFFERS", None: f"cannot trace the model ({self.why_not})"}
         return "; ".join(f"{name} {words[agrees]}" for name, agrees in names.items())
@@ -99,17 +99,17 @@ class Crosscheck:
 def crosscheck(
     model_name: str, *, image_size: int, channels: int, num_classes: int, model_options: Options = ()
 ) -> Crosscheck:
-    """Count a registered model three times. fvcore's count takes as long as one forward pass on a CPU.
+    """Count a registered model with all three counters. fvcore's takes as long as one forward pass on a CPU.
 
     Raises:
-        UserError: unknown model, or a size it cannot take.
+        UserError: the model is unknown, or cannot take this size.
     """
     sizes = {"image_size": image_size, "channels": channels, "num_classes": num_classes}
     return looked_at(model_name, lambda model, images: compare(model, images(1)), **sizes, **dict(model_options))
 
 
 def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
-    """The three counts of a model in test mode, whose parameters this replaces."""
+    """Count a model in eval mode with all three counters. Its parameters are replaced by zeros (`weightless`)."""
     run: Any = model.features if isinstance(getattr(model, "head", None), torch.nn.Identity) else model
     ours = count_forward(model, images, run=run).by_operation["dense"]
     theirs = torch_by_operation(run, images)
@@ -118,7 +118,7 @@ def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
     by_operator: dict[str, int] = {}
     try:
         by_operator = dict(analysis.by_operator())
-    except Exception as error:  # of the tracer: in whatever the model does
+    except Exception as error:  # the tracer can fail on anything that the model does
         why_not = f"{type(error).__name__}: {error}".splitlines()[0][:160]
     return Crosscheck(
         ours=by_kind(ours),
@@ -134,7 +134,7 @@ def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
 
 
 def by_kind(by_operation: Mapping[str, int]) -> dict[str, int]:
-    """MACs summed over the operations of a kind; every kind has an entry."""
+    """Sum MACs over the operations of each kind; every kind has an entry."""
     kinds = {name: kind for kind, names in KINDS.items() for name in names}
     counted = Counter(dict.fromkeys((*KINDS, PRODUCTS), 0))
     for name, macs in by_operation.items():
@@ -143,8 +143,8 @@ def by_kind(by_operation: Mapping[str, int]) -> dict[str, int]:
 
 
 class _Whole:
-    """It takes the place of what torch's counter follows modules with, which takes longer than to count, and fails
-    where a module is called with a parameter."""
+    """A substitute for the module tracker of torch's counter, which takes longer than the counting itself, and fails
+    where a module is called with a parameter. It treats the whole model as one module."""
 
     parents = frozenset(("Global",))
 
@@ -156,7 +156,7 @@ class _Whole:
 
 
 def torch_by_operation(run: Callable[[torch.Tensor], Any], images: torch.Tensor) -> dict[str, int]:
-    """MACs by operation, as torch's own counter finds them in a forward pass."""
+    """Return operation -> MACs of a forward pass, by torch's own counter."""
     from torch.utils.flop_counter import FlopCounterMode
 
     counter: Any = FlopCounterMode(display=False)
@@ -168,13 +168,13 @@ def torch_by_operation(run: Callable[[torch.Tensor], Any], images: torch.Tensor)
 
 
 def analysis_of(model: nn.Module, images: torch.Tensor) -> Any:
-    """fvcore's `FlopCountAnalysis`, with a formula for fused attention and without its warnings."""
+    """Return fvcore's `FlopCountAnalysis` of a model, with a formula for fused attention and without its warnings."""
     analysis = _fvcore().FlopCountAnalysis(model, images).set_op_handle(f"aten::{ATTENTION}", _fused_attention)
     return analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
 
 
 def _fvcore() -> Any:
-    """`fvcore.nn`, which warns of torch's plans where it is imported, and of the operations that it does not count."""
+    """Import `fvcore.nn` without its warnings, about torch's deprecations and operations that it does not count."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import fvcore.nn
@@ -183,15 +183,18 @@ def _fvcore() -> Any:
 
 
 def _fused_attention(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
-    """MACs (fvcore's unit, which it calls flops) of q k^T and of the product with v."""
+    """Return the MACs (fvcore's unit, which it calls flops) of q k^T and of the product with v."""
     q, k, v = (value.type().sizes() for value in inputs[:3])
     return math.prod(q[:-1]) * k[-2] * (q[-1] + v[-1])
 
 
 def weightless(model: nn.Module) -> None:
-    """Give every parameter and buffer one shared zero on the CPU, and every tensor without values that a module keeps
-    beside them (a table of positions): fvcore traces real tensors, and large models have gigabytes of them. Parameters
-    want gradients, for otherwise torch fuses what fvcore has no formula for."""
+    """Replace every parameter and buffer of a model by a zero on the CPU that is expanded to its shape, and so every
+    other meta tensor that a module keeps (such as a table of positions).
+
+    fvcore traces real tensors, and those of large models take gigabytes. Parameters require gradients, because
+    otherwise torch fuses operations into ones that fvcore has no formula for.
+    """
 
     def zeros(tensor: torch.Tensor) -> torch.Tensor:
         return torch.zeros((), dtype=tensor.dtype).expand(tensor.shape)

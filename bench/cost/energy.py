@@ -1,8 +1,8 @@
-"""Electrical energy while a cell runs: counters of the processor (RAPL) and of NVIDIA's GPUs (NVML), where they can
-be read. Linux lets only root read RAPL's, unless a rule says otherwise.
+"""Measure the electrical energy used while a cell runs, by the counters of the processor (RAPL) and of NVIDIA's GPUs
+(NVML), where they can be read. Linux lets only root read RAPL's counters, unless a rule says otherwise.
 
-RAPL counts for all that runs on a processor: a cell's share of each interval is its share of the processor time that
-was used in it. Workers that share a GPU share its joules equally.
+RAPL counts the energy of everything that runs on a processor. Of each interval's energy a cell is assigned the fraction
+that it has of the processor time used in the interval. Workers that share a GPU are assigned equal parts of its energy.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from bench.store.study import ENERGY
 from bench.study.record import Energy
 
 STAT = Path("/proc/stat")
-READING_SECONDS = 30.0  # seconds between readings; at 500 W the smallest counters (65 kJ) come round after two minutes
+READING_SECONDS = 30.0  # seconds between readings; at 500 W the smallest counters (65 kJ) wrap around after two minutes
 Joules = float
 
 
 class Zone:
-    """One counter of RAPL, in joules since this object was made."""
+    """One RAPL counter. A call returns the joules since this object was made; None if the counter cannot be read."""
 
     def __init__(self, folder: Path) -> None:
         self._counter = folder / "energy_uj"
@@ -44,9 +44,10 @@ class Zone:
 
 
 def zones(root: Path = POWERCAP) -> list[Zone]:
-    """Whole processors and, where it is counted beside them, their memory; none where they cannot be read."""
+    """Return the counters of whole processors and, where it is counted separately, of their memory; an empty list if
+    they cannot be read."""
     found = []
-    for folder in sorted(root.glob("intel-rapl:*")):  # AMD's too; intel-rapl-mmio:* counts the same again
+    for folder in sorted(root.glob("intel-rapl:*")):  # AMD processors too; intel-rapl-mmio:* counts the same again
         with contextlib.suppress(OSError, ValueError):
             name = (folder / "name").read_text().strip()
             if name.startswith("package") or name == "dram":  # cores and uncore are parts of the package
@@ -55,7 +56,8 @@ def zones(root: Path = POWERCAP) -> list[Zone]:
 
 
 class Gpu:
-    """One GPU's counter, in joules."""
+    """The energy counter of one GPU. A call returns the joules since its driver was loaded; None if the counter cannot
+    be read."""
 
     def __init__(self, ask: Callable[[Any], int], handle: Any) -> None:
         self._ask, self._handle = ask, handle
@@ -63,13 +65,15 @@ class Gpu:
     def __call__(self) -> Joules | None:
         try:
             return self._ask(self._handle) / 1000
-        except Exception:  # NVML's own: the GPU has fallen off
+        except Exception:  # NVML's own errors: the GPU has dropped off the bus
             return None
 
 
 def gpus(device: str, number: int) -> list[Callable[[], Joules | None]]:
-    """Counters of the first `number` GPUs that this process may use, in joules since their driver was loaded. None
-    without NVIDIA's library, before Volta, or for parts of a divided GPU."""
+    """Return counters of the first `number` GPUs that this process may use, in joules since their driver was loaded.
+
+    The list is empty without NVIDIA's library, before Volta, or for parts of a divided GPU.
+    """
     if not device.startswith("cuda"):
         return []
     try:
@@ -89,7 +93,8 @@ def gpus(device: str, number: int) -> list[Callable[[], Joules | None]]:
 
 
 def processor_seconds() -> tuple[float, float] | None:
-    """Processor time since each began: of this process with the children that it has waited for, and of all."""
+    """Return the processor time in seconds (of this process and the children that it has waited for, since it started;
+    of all processes, since boot); None if unknown."""
     try:
         ticks = list(map(int, STAT.read_text().splitlines()[0].split()[1:9]))
     except (OSError, ValueError, IndexError):
@@ -101,12 +106,14 @@ def processor_seconds() -> tuple[float, float] | None:
 
 
 class Meter:
-    """Measures from when it is made until `stop`, in a thread, and keeps the sum in `path`: what a kill leaves of it
-    counts too.
+    """Measures energy in a thread, from when it is made until `stop`.
+
+    The sum is written to `path` after every reading, so that energy used before a kill counts too.
 
     Args:
-        ranks: processes of this cell on this machine, alike in the processor time that they use.
-        share: workers that use each of its GPUs.
+        path: file for the sum in joules.
+        ranks: number of this cell's processes on this machine; all are taken to use equal processor time.
+        share: number of workers that use each of the cell's GPUs.
     """
 
     def __init__(
@@ -134,7 +141,7 @@ class Meter:
             self.look()
 
     def look(self) -> None:
-        """Read the counters, and write the sum."""
+        """Read the counters, and write the joules measured so far to the file."""
         read, spent = [zone() for zone in self._zones], self._used()
         joules = math.fsum(n - b for n, b in zip(read, self._read, strict=True) if n is not None and b is not None)
         if spent is not None and self._spent is not None and spent[1] > self._spent[1]:
@@ -145,7 +152,7 @@ class Meter:
         accelerator = math.fsum(n - b for n, b in pairs if n is not None and b is not None)
         known = {"processor_joules": self._processor} if self._zones else {}
         known |= {"accelerator_joules": accelerator / self._share} if self._gpus else {}
-        with contextlib.suppress(Exception):  # of a full disk others speak
+        with contextlib.suppress(Exception):  # a full disk is reported by other parts of the program
             files.write_sealed(self._path, known)
 
     def stop(self) -> None:
@@ -157,7 +164,7 @@ class Meter:
 
 
 def of_attempts(attempts: Iterable[Path], *, co2: float | None) -> Energy | None:
-    """Energy of all of a cell's attempts; None where nothing was measured."""
+    """Return the energy of all of a cell's attempts together; None if nothing was measured."""
     sums: dict[str, float] = {}
     for attempt in attempts:
         with contextlib.suppress(OSError, ValueError, TypeError):

@@ -1,10 +1,11 @@
-"""The cost of a model: parameters, MACs and FLOPs, memory for training; analytic, without weights, for any model.
+"""Count what a model costs: parameters, MACs, FLOPs and training memory, from shapes alone, for any model.
 
-FLOP = 2 MACs. Training FLOPs per image = 6 x forward MACs: 2 FLOPs per MAC, and forward + backward = 3 forwards, the
-rule behind the paper's exaFLOPs (its first layers' missing input gradients are not deducted; `backward_macs` does).
-Both conventions are always given: "dense" counts every tap of a convolution, "paper" only those inside the image.
-Counted is the architecture, as is published. Less is executed where a class token is read, on a GPU and in bfloat16:
-the last block computes only keys and values of the other tokens (ViT-S/16: 7 % less).
+One MAC is 2 FLOPs. Training FLOPs per image are 6 x forward MACs: 2 FLOPs per MAC, and forward + backward = 3 forward
+passes. This is the rule behind the paper's exaFLOPs; unlike `backward_macs` it does not deduct the input gradients that
+the first layers lack. Both conventions are always given: "dense" counts every tap of a convolution, "paper" only those
+inside the image.
+The whole architecture is counted, as in publications. Less is executed by a ViT that reads its class token, on a GPU or
+in bfloat16: its last block computes only keys and values of the other tokens (ViT-S/16: 7 % less).
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
     from bench.cost.counter import MacCounter
 
-CONVENTIONS = ("dense", "paper")  # of counting convolutions: see bench/cost/counter.py
+CONVENTIONS = ("dense", "paper")  # the ways in which convolutions are counted: see bench/cost/counter.py
 FLOPS_PER_MAC = 2
-TRAIN_PER_FORWARD = 3  # forward + backward, in forwards
+TRAIN_PER_FORWARD = 3  # cost of forward + backward, in forward passes
 EXA = 1e18
 NOT_BODY = (
     "head",
@@ -40,7 +41,7 @@ NOT_BODY = (
     "dist_token",
     "mask_token",
 )
-"""Beginnings of names of parameters that `params_body` leaves out: this project's, then timm's."""
+"""Prefixes of the names of parameters that `params_body` leaves out: first this project's, then timm's."""
 
 Options = tuple[tuple[str, Any], ...]
 
@@ -50,9 +51,9 @@ class ModuleCost:
     """Costs of one pass of a module over the inputs that it was given; Python ints throughout.
 
     Attributes:
-        params: all parameters; shared ones once.
+        params: number of all parameters; shared ones count once.
         forward_macs: convention -> MACs of one forward pass.
-        backward_macs: convention -> MACs of one backward pass to all that wants a gradient.
+        backward_macs: convention -> MACs of one backward pass to everything that requires a gradient.
         by_module: convention -> {module path: forward MACs run by that module itself, not its children}.
     """
 
@@ -74,13 +75,14 @@ class ModuleCost:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCost(ModuleCost):
-    """Costs of one model at one image size, of one image; the image wants no gradient.
+    """Costs of one model for one image of a given size; no gradient of the image is computed.
 
     Attributes:
-        params_body: without head (and its hidden layer) and patch, position, class embeddings.
-        num_features: width of what feeds the classifier.
-        activation_bytes: what the backward pass keeps per image in float32, with fused attention (no N x N matrix).
-            None where it was not asked for.
+        params_body: number of parameters without the head (and its hidden layer) and the patch, position and class
+            embeddings.
+        num_features: width of the classifier's input.
+        activation_bytes: bytes kept for the backward pass per image, in float32 and with fused attention (no N x N
+            matrix). None where they were not asked for.
     """
 
     model: str
@@ -98,7 +100,8 @@ class ModelCost(ModuleCost):
 
 
 PRECOMPUTED: dict[tuple[str, int, int, int, Options], ModelCost] = {}
-"""Results of another process, for `count`: see bench/cost/precomputed.py."""
+"""(model, image size, channels, classes, options) -> cost that another process counted, for `count`: see
+bench/cost/precomputed.py."""
 
 
 @functools.lru_cache(maxsize=256)
@@ -111,11 +114,11 @@ def count(
     model_options: Options = (),
     activations: bool = True,
 ) -> ModelCost:
-    """Count a registered model on the meta device: milliseconds to a second, no weights allocated.
+    """Count a registered model on the meta device, which takes milliseconds to a second and allocates no weights.
 
     Args:
         model_options: (name, value) pairs for `bench.study.registry.build_model`.
-        activations: also measure `activation_bytes` (three forwards instead of one).
+        activations: also measure `activation_bytes` (three forward passes instead of one).
 
     Raises:
         UserError: unknown model, a size it cannot take, or a contraction without a formula.
@@ -176,10 +179,10 @@ def count_module(module: nn.Module, *inputs: Any, **keywords: Any) -> ModuleCost
     """Run `module(*inputs, **keywords)` once and count its contractions; nothing is trained.
 
     Args:
-        module: any, on any device; on "meta" nothing is computed, and no weights are allocated.
+        module: any module on any device; on "meta" nothing is computed, and no weights are allocated.
 
     Raises:
-        NotImplementedError: it runs a contraction that has no formula.
+        NotImplementedError: the module runs a contraction that has no formula.
     """
     return _cost(module, count_forward(module, *inputs, **keywords))
 
@@ -194,7 +197,7 @@ def _cost(module: nn.Module, counter: MacCounter) -> ModuleCost:
 
 
 def _check_contract(model: nn.Module, name: str) -> None:
-    """Raises UserError where a family's model lacks what every verb uses."""
+    """Raise UserError if a family's model lacks a member that every command uses."""
     from bench.study import registry
 
     missing = [member for member in ("num_features", "head", "features") if not hasattr(model, member)]
@@ -207,19 +210,21 @@ def _check_contract(model: nn.Module, name: str) -> None:
 
 
 def count_forward(model: nn.Module, *inputs: Any, run: Callable[..., Any] | None = None, **keywords: Any) -> MacCounter:
-    """Run `model(*inputs)` (or `run`, a method of it) once under a counter: any module, any device, compiled or not."""
+    """Run `model(*inputs)`, or a method `run` of it, once under a counter, and return the counter. The model may be on
+    any device, compiled or not."""
     import torch
 
     from bench.cost.counter import MacCounter
 
-    # Gradients on: without them torch may take a fused path that changes what is run (nn.MultiheadAttention).
+    # Gradients are on: without them torch may take a fused path that changes what is run (nn.MultiheadAttention).
     with torch.enable_grad(), MacCounter(model) as counter:
         (run or model)(*inputs, **keywords)
     return counter
 
 
 def exaflops(cost: ModelCost, *, images_seen: float, convention: str = "paper") -> float:
-    """Training compute for a number of image presentations, in 1e18 FLOPs."""
+    """Return the training compute in 1e18 FLOPs for a number of images seen, where an image counts each time it is
+    seen."""
     return cost.train_flops_per_image[convention] * images_seen / EXA
 
 

@@ -1,4 +1,5 @@
-"""Devices that a study is planned for, as they are named on the command line: --hardware 8xH100 --price 2.5/gpuh."""
+"""Parse the devices that a study is planned for, and their price, from the command line: --hardware 8xH100 --price
+2.5/gpuh."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from bench.cost.peaks import Accelerator, accelerator
 
 FORM = re.compile(r"(?:([1-9][0-9]{0,5})\s*[x×]\s*)?([A-Za-z][\w.-]*)")
 PRICE = re.compile(r"[€$£]?([0-9]{1,9}(?:\.[0-9]{1,6})?)(?:/(gpuh|h))?")
-CORES = {  # processor cores per device of the makers' own servers: NVIDIA's data sheets of DGX and superchips
+CORES = {  # processor cores per device in the makers' own servers: NVIDIA's data sheets of DGX and superchips
     "B200": 14,
     "H200": 14,
     "H100": 14,
@@ -19,12 +20,12 @@ CORES = {  # processor cores per device of the makers' own servers: NVIDIA's dat
     "GH200": 72,
     "GB200": 36,
 }
-USUAL_CORES = 8  # of other devices. Assumed
+USUAL_CORES = 8  # processor cores per device of any other kind (assumed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """`count` devices of one kind, each with so many processor `cores` beside it (0: as in `CORES`)."""
+    """`count` devices of one kind, each with `cores` processor cores beside it (0: as in `CORES`)."""
 
     device: Accelerator
     count: int = 1
@@ -40,10 +41,10 @@ class Hardware:
 
 
 def parse(text: str, *, cores: int | None = None) -> Hardware:
-    """ "8xH100", or "H100" for one; with so many processor cores beside each.
+    """Parse "8xH100", or "H100" for one device; `cores` are processor cores beside each device.
 
     Raises:
-        UserError: another form, or a device that is not in the table (with the nearest).
+        UserError: the text has another form, or the device is not in the table (the error suggests the nearest).
     """
     match = FORM.fullmatch(text.strip())
     if match is None:
@@ -52,10 +53,12 @@ def parse(text: str, *, cores: int | None = None) -> Hardware:
 
 
 def price(text: str) -> tuple[float, bool]:
-    """(amount, whether it is for one device's hour): "2.5/gpuh" or "2.5", and "20/h" for all of them together.
+    """Parse a price; return (amount, whether it is for an hour of one device).
+
+    "2.5/gpuh" or "2.5" is the price of an hour of one device, "20/h" that of an hour of all devices together.
 
     Raises:
-        UserError: another form.
+        UserError: the text has another form.
     """
     match = PRICE.fullmatch(text.strip())
     if match is None:

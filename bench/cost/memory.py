@@ -1,4 +1,5 @@
-"""Memory: what is kept for the backward pass, by shapes on the meta device; and peaks as measured on this machine."""
+"""Memory of a model: bytes kept for the backward pass, from shapes on the meta device, and peaks measured on this
+machine."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from bench.core.device import module
 
 
 class _FusedAttention(torch.autograd.Function):
-    """Keeps what fused attention kernels keep: q, k, v, the result, and one number per query. Shapes only."""
+    """Attention that saves for the backward pass what fused kernels save: q, k, v, the result, and one number per
+    query. It works on shapes and computes nothing."""
 
     @staticmethod
     def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -33,8 +35,8 @@ class _FusedAttention(torch.autograd.Function):
 
 
 class AssumeFused(TorchFunctionMode):
-    """Attention keeps no matrix: on the meta device torch spells it out and would keep an N x N matrix that no
-    accelerator keeps."""
+    """Inside its `with` block, attention saves no N x N matrix, as on accelerators. On the meta device torch computes
+    attention in separate operations, which would save one."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -46,17 +48,20 @@ class AssumeFused(TorchFunctionMode):
 def activation_bytes(
     model: nn.Module, images: Callable[[int], torch.Tensor], *, run: Callable[..., Any] | None = None
 ) -> int:
-    """Bytes that autograd keeps for the backward pass per image: the second image's, so that weights drop out.
+    """Return the bytes that autograd keeps for the backward pass per image.
+
+    They are what a second image adds, so that copies of weights drop out.
 
     Args:
-        images: number -> images on the meta device; mixed precision keeps about half of what their dtype gives.
-        run: a method of the model that is called instead of it.
+        images: function of a number that returns so many images on the meta device. Mixed precision keeps about half of
+            the bytes that their dtype gives.
+        run: a method of the model that is called instead of the model.
     """
     return _saved_bytes(model, images(2), run or model) - _saved_bytes(model, images(1), run or model)
 
 
 def _saved_bytes(model: nn.Module, images: torch.Tensor, run: Callable[..., Any]) -> int:
-    """Bytes of distinct tensors saved for the backward pass; parameters and buffers left out."""
+    """Return the bytes of the distinct tensors saved for the backward pass, without parameters and buffers."""
     own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}  # holding the storages keeps their addresses from being reused
 
@@ -81,21 +86,23 @@ _PEAK_RESET_FILE = Path("/proc/self/clear_refs")
 
 
 def measured_peak_bytes(device: str = "cpu") -> int:
-    """Largest bytes held at once since `reset_peak`: of the accelerator where there is one, else of this process."""
+    """Return the most bytes held at once since `reset_peak`: on the accelerator if there is one, else by this
+    process."""
     if not device.startswith(("cpu", "mps")):
         return module(device).max_memory_allocated(device)  # type: ignore[no-any-return]
     with contextlib.suppress(OSError):
         for line in _STATUS_FILE.read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024  # proc_pid_status(5): in kB
-    import resource  # not of Windows
+    import resource  # imported here: Windows has no such module
 
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): bytes on macOS, kilobytes elsewhere
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 def reset_peak(device: str = "cpu") -> None:
-    """Make `measured_peak_bytes` count from now, where the system can: a worker does many cells in one process."""
+    """Make `measured_peak_bytes` count from now, where the system allows it: a worker runs many cells in one
+    process."""
     if not device.startswith(("cpu", "mps")) and module(device).is_initialized():
         module(device).reset_peak_memory_stats(device)
     with contextlib.suppress(OSError):

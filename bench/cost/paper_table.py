@@ -1,4 +1,4 @@
-"""Our exaFLOPs beside the paper's, for every row of its Table 6.
+"""Compare our exaFLOPs with the paper's, for every row of its Table 6.
 
 The rule that reproduces the column: 6 x forward MACs at 224 px ("paper" convention: no zero-padded taps) x epochs x
 images per epoch of JFT-300M. ViTs and hybrids are counted as pre-trained: with a hidden layer before the head.
@@ -22,7 +22,17 @@ WIDER_TOLERANCES: dict[tuple[str, int], float] = {("R50x1+ViT-L/16", 7): 0.035, 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRow:
-    """One row of Table 6: `ours` and `theirs` in exaFLOPs; `note` says how the paper contradicts itself, if it does."""
+    """One row of Table 6.
+
+    Attributes:
+        printed: the model's name in the table.
+        model: its name here.
+        epochs: epochs of pre-training.
+        forward_macs: forward MACs per image, "paper" convention.
+        ours, theirs: training compute in exaFLOPs, as counted here and as printed.
+        tolerance: relative deviation that is allowed.
+        note: how the paper contradicts itself in this row; "" where it does not.
+    """
 
     printed: str
     model: str
@@ -43,7 +53,7 @@ class PaperRow:
 
 
 def rows() -> list[PaperRow]:
-    """All rows in the paper's order. Counts every model once, on the meta device."""
+    """Return all rows in the paper's order. Every model is counted once, on the meta device."""
     result = []
     for entry in published.table("table6"):
         model, epochs = published.model_name(entry["name"]), int(entry["epochs"])

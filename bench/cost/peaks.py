@@ -1,7 +1,7 @@
-"""Peak rates of accelerators: from their makers where the device is known, measured where it is not.
+"""Peak FLOP/s of devices: the maker's figure for a known accelerator, a measurement for any other device.
 
-A utilisation is only as good as the peak it is divided by, so every peak carries its source.
-Dense rates throughout: the doubled figures that data sheets give "with sparsity" are not used.
+A utilisation is only as good as the peak it is divided by, so every peak carries its source. All figures are dense: the
+doubled ones that data sheets give "with sparsity" are not used.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ TERA = 1e12
 
 @dataclass(frozen=True, kw_only=True)
 class PeakRate:
-    """A peak rate.
+    """The peak compute throughput of a device.
 
     Attributes:
         flops_per_second: FLOPs (2 x MACs) per second of one device (for a CPU: of the threads used).
-        source: where it comes from, in words.
-        measured: a matmul rate found here, and not a maker's figure; real peaks may be higher.
+        source: where the figure comes from, in words.
+        measured: whether it is a matmul throughput measured on this machine, not a maker's figure; the real peak may be
+            higher.
     """
 
     flops_per_second: float
@@ -34,10 +35,15 @@ class PeakRate:
 
 @dataclass(frozen=True, kw_only=True)
 class Accelerator:
-    """One kind of device: `matches` are lower-case words of the name its driver reports, all required.
+    """One kind of device, with its maker's figures.
 
-    `tera` maps a dtype to TFLOP/s; "tf32" is float32 data with products rounded to 10 bits of mantissa. `gigabytes` of
-    memory, that `bandwidth` terabytes per second are read from: the makers' figures.
+    Attributes:
+        name: our name for it.
+        matches: lower-case words that must all occur in the name that its driver reports.
+        tera: dtype -> peak TFLOP/s; "tf32" is float32 data with products rounded to 10 bits of mantissa.
+        source: where the figures come from, in words.
+        gigabytes: memory in GB.
+        bandwidth: memory bandwidth in TB/s.
     """
 
     name: str
@@ -56,7 +62,7 @@ def _gpu(name: str, matches: str, source: str, half: float, **tera: float) -> Ac
     )
 
 
-_MEMORY = {  # GB, and TB/s
+_MEMORY = {  # device -> (memory in GB, its bandwidth in TB/s)
     "B200": (180, 8.0),
     "GB200": (186, 8.0),
     "GH200": (96, 4.0),
@@ -85,15 +91,15 @@ _MEMORY = {  # GB, and TB/s
 _ADA = "NVIDIA Ada GPU architecture white paper, FP32 accumulation"
 _AMPERE = "NVIDIA Ampere GA102 white paper, FP32 accumulation"
 
-# More specific names first: the first entry whose words all occur in the device's name is taken.
 OTHER_WORDS = {
     "mig",
     "laptop",
     "ti",
     "d",
     "super",
-}  # words of devices that are not what the rest of their name says
+}  # a name with one of these words belongs to another device than the rest of the name says
 
+# More specific names first: the first entry whose words all occur in the device's name is taken.
 ACCELERATORS: tuple[Accelerator, ...] = (
     _gpu("B200", "b200", "NVIDIA DGX B200 data sheet, dense", 2250.0, tf32=1125.0, float32=75.0),
     _gpu("GB200", "gb200", "NVIDIA GB200 NVL72 data sheet, per GPU, dense", 2500.0, tf32=1250.0, float32=80.0),
@@ -121,10 +127,10 @@ ACCELERATORS: tuple[Accelerator, ...] = (
 
 
 def accelerator(name: str) -> Accelerator:
-    """The table's row of this name ("A100", "h100-pcie").
+    """Return the entry of `ACCELERATORS` with this name ("A100", "h100-pcie").
 
     Raises:
-        UserError: not in the table.
+        UserError: there is none.
     """
     from bench.core.errors import unknown
 
@@ -135,14 +141,17 @@ def accelerator(name: str) -> Accelerator:
 
 
 def accelerator_of(device_name: str) -> Accelerator | None:
-    """The table's row of a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None: also for a part of a
-    divided one, whose share is not in its name."""
+    """Return the entry of `ACCELERATORS` for a device's name as its driver reports it ("NVIDIA H100 80GB HBM3").
+
+    None if it is not in the table, or is a part of a divided GPU (MIG): its name does not say which fraction.
+    """
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
     return None if words & OTHER_WORDS else next((row for row in ACCELERATORS if words.issuperset(row.matches)), None)
 
 
 def published_peak(device_name: str, dtype: str) -> PeakRate | None:
-    """The maker's figure for a device as its driver names it ("NVIDIA H100 80GB HBM3"), or None."""
+    """Return the maker's peak for a device's name as its driver reports it ("NVIDIA H100 80GB HBM3"); None if
+    unknown."""
     row = accelerator_of(device_name)
     if row is None or dtype not in row.tera:
         return None
@@ -150,12 +159,14 @@ def published_peak(device_name: str, dtype: str) -> PeakRate | None:
 
 
 PRECOMPUTED: dict[tuple[str, int, str], PeakRate] = {}
-"""(dtype, threads, device) -> what another process measured on this machine: see bench/cost/precomputed.py."""
+"""(dtype, threads, device) -> peak that another process measured on this machine: see bench/cost/precomputed.py."""
 
 
 def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> PeakRate:
-    """The peak to divide by on this machine: published if the device is in the table, else measured, by another
-    process of this study or now (cached).
+    """Return the peak of a device of this machine, for utilisations.
+
+    It is the maker's figure if the device is in the table, and else what was measured: by another process of this
+    study, or now (cached).
 
     Args:
         dtype: "float32", "bfloat16", "float16". On CUDA float32 means TF32 where torch is allowed to use it.
@@ -172,10 +183,11 @@ def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> PeakRate:
 
 @functools.lru_cache(maxsize=32)
 def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds: float = 1.2) -> PeakRate:
-    """The best matrix-product rate over several sizes: what a program can hope for on an unknown device.
+    """Measure the highest FLOP/s of matrix products over several sizes, as the peak of a device that is not in the
+    table.
 
-    Takes `seconds` (plus at most one product per size). With busy neighbours it finds less than the device can do;
-    a utilisation above 1 says that this has happened.
+    Takes `seconds` (plus at most one product per size). If other programs are running, the result is less than the
+    device can do; a utilisation above 1 shows that this has happened.
     """
     import torch
 
@@ -203,7 +215,7 @@ def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds:
 
 
 def _fastest(run: Callable[[], object], *, device: str, seconds: float) -> float:
-    """Seconds of the fastest of repeated runs, for about `seconds`, after one run to warm up."""
+    """Repeat `run` for about `seconds`, after one run to warm up, and return the seconds of the fastest repetition."""
     run()
     synchronise(device)
     best, end = float("inf"), time.perf_counter() + seconds
@@ -218,6 +230,6 @@ def _fastest(run: Callable[[], object], *, device: str, seconds: float) -> float
 
 
 def utilisation(flops_per_second: float, peak: PeakRate | float) -> float:
-    """Achieved rate over peak rate (MFU where the FLOPs are the model's own)."""
+    """Return achieved over peak FLOP/s (the MFU if the FLOPs are the model's own)."""
     rate = peak.flops_per_second if isinstance(peak, PeakRate) else peak
     return flops_per_second / rate

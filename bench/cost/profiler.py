@@ -1,4 +1,4 @@
-"""Traces of a few steps by torch.profiler, for TensorBoard's torch-tb-profiler plug-in and for Perfetto.
+"""Record traces of a few steps with torch.profiler, for TensorBoard's torch-tb-profiler plug-in and for Perfetto.
 
     with profile(attempt / "trace", device=device) as trace:
         for images, labels in batches:
@@ -28,10 +28,10 @@ def profile(folder: Path, *, device: str = "cpu", name: str = "worker0", active:
     """Record a few steps into `folder`/<name>.<time>.pt.trace.json, the layout that TensorBoard's plug-in reads.
 
     The first steps are left out; after `active` recorded ones the trace is written and the rest runs unrecorded. A
-    block with fewer steps leaves what it had.
+    block with fewer steps leaves a trace of those that it recorded.
 
     Args:
-        name: of the worker, shown by the plug-in; a fixed one, so that no host name gets into results.
+        name: name of the worker that the plug-in shows; it is fixed so that no host name gets into results.
     """
     folder.mkdir(parents=True, exist_ok=True)
     activities = [torch.profiler.ProfilerActivity.CPU]
@@ -61,7 +61,7 @@ def profile(folder: Path, *, device: str = "cpu", name: str = "worker0", active:
 
 
 def _anonymous(path: Path) -> None:
-    """Take this machine's name and folders out of a trace."""
+    """Remove this machine's name and folders from a trace file."""
     content = json.loads(path.read_text(encoding="utf-8"))
     if [content.pop(key, None) for key in ("traceName", "host_name")] != [None, None]:
         path.write_text(json.dumps(content), encoding="utf-8")

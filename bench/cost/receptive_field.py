@@ -1,8 +1,9 @@
-"""The sight of a network (bench/cost/sight.py), from the operations of one forward pass on the meta device.
+"""Find how much of an image a network's features see (bench/cost/sight.py), from one forward pass on the meta device.
 
-Convolutions and pooling widen what their outputs see; a product of matrices mixes positions, or may do so, and so its
-outputs are taken to see everything; other operations join what their inputs see. What counts is what the last average
-over a whole map is taken of. Only the kernels' sizes are asked, so nothing is computed, and weights have no say.
+Each tensor is followed with its field of view. Convolutions and pooling widen it; a matrix product may mix all
+positions, so its outputs are taken to see everything; other operations join the fields of view of their inputs. The
+result is the field of view just before the last average over a whole map. It depends on the sizes of kernels only, not
+on weights, so nothing is computed.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ PRODUCTS = ("mm", "bmm", "mv", "addmm", "baddbmm", "matmul", "linear", "einsum")
 
 @functools.lru_cache(maxsize=256)
 def of_model(name: str, *, image_size: int, channels: int, model_options: Options = ()) -> Sight:
-    """The sight of a registered model; there is nothing to say of one that does not train.
+    """Return what limits the features of a registered model; an empty `Sight` for a model that is not trained.
 
     Raises:
-        UserError: unknown model, or a size it cannot take.
+        UserError: the model is unknown, or cannot take this size.
     """
     if not registry.family_of(name).trains:
         return Sight()
@@ -46,7 +47,8 @@ def of_model(name: str, *, image_size: int, channels: int, model_options: Option
 
 
 def of_network(model: Any, *, image_size: int, channels: int) -> Sight:
-    """The sight of a network on the meta device that has `features`, which are put into test mode."""
+    """Return what limits the features of a network on the meta device. It must have a method `features`, and is put
+    into eval mode."""
     return _of(model.eval(), torch.empty(1, channels, image_size, image_size, device="meta"))
 
 
@@ -62,19 +64,19 @@ def _of(model: Any, x_BCHW: Tensor) -> Sight:
 
 @dataclass(frozen=True)
 class FieldOfView:
-    """The field of view of one position of a map, along height and width: pixels that it sees, and pixels to the next
-    position."""
+    """The field of view of one position of a feature map, in pixels of the image along (height, width): how many it
+    sees (`pixels`), and how many lie between it and the next position (`step`)."""
 
     pixels: Pair
     step: Pair
 
     def through(self, kernel: Sequence[int], stride: Sequence[float], dilation: Sequence[int] = (1, 1)) -> FieldOfView:
-        """The field of view of the outputs of a window that is moved over the map."""
+        """Return the field of view of the outputs of a convolution or pooling over the map."""
         high, wide = (p + (k - 1) * d * s for p, s, k, d in zip(self.pixels, self.step, kernel, dilation, strict=True))
         return FieldOfView((high, wide), (self.step[0] * stride[0], self.step[1] * stride[1]))
 
     def joined(self, other: FieldOfView) -> FieldOfView:
-        """The field of view of what is computed from both, position by position."""
+        """Return the field of view of what is computed from two maps, position by position."""
         (a, b), (c, d) = zip(self.pixels, other.pixels, strict=True), zip(self.step, other.step, strict=True)
         return FieldOfView((max(a), max(b)), (max(c), max(d)))
 
@@ -84,10 +86,11 @@ EVERYTHING = FieldOfView((math.inf, math.inf), (1, 1))
 
 
 class Follower(TorchDispatchMode):
-    """Follows what each tensor that is computed from images sees of them.
+    """Inside its `with` block, keeps the field of view of each tensor that is computed from the images.
 
     Attributes:
-        averaged: pixels that entries of the map see of which the last average was taken; all, where there was none.
+        averaged: pixels along (height, width) that each entry of the last averaged map sees; infinite where no map was
+            averaged.
     """
 
     def __init__(self, images: Tensor) -> None:
@@ -98,7 +101,7 @@ class Follower(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch asks: whether to wrap this in what keeps the compiler out of it, which loads the compiler."""
+        """Tell torch not to shield this mode from its compiler: the shield would load the compiler."""
         return False
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -113,7 +116,7 @@ class Follower(TorchDispatchMode):
         return result
 
     def _after(self, operation: str, args: Sequence[Any], seen: FieldOfView) -> FieldOfView:
-        """What the results of an operation see whose inputs together see `seen`."""
+        """Return the field of view of an operation's results, where `seen` is that of all its inputs together."""
         x = args[0]
         if operation == "convolution":
             _, weight, _, stride, _, dilation, transposed = args[:7]
@@ -138,7 +141,7 @@ class Follower(TorchDispatchMode):
 
 
 def _over_positions(x: Tensor, others: Sequence[Any]) -> bool:
-    """Whether a sum is over places of a map, not over channels alone, or images."""
+    """Return whether a reduction is over the positions of a map, and not over channels or images alone."""
     axes = [] if not others or others[0] is None else others[0]
     return x.ndim > 2 and any(axis % x.ndim > 1 for axis in (axes if isinstance(axes, list | tuple) else [axes]) or [2])
 

@@ -1,10 +1,10 @@
-"""How fast a model trains on a device that is not here: bytes and FLOPs against its peaks, and what is reached of that.
+"""Estimate how fast a model trains on a device that is not at hand, by a roofline: bytes and FLOPs against its peaks.
 
 Bytes follow from the activations that a model keeps for its backward pass, by a factor per family. The factors, and the
-shares assumed of the peaks, are those of the code that is generated for an H100 (tools/h100.csv), which the
-roofline here gives again within an eighth. `reached`, the share of the roofline that training reaches, and its error
-come from rates that others published (published_rates.csv beside this file): this project has no record of a GPU. No
-torch.
+assumed fractions of the peaks, come from the code that is generated for an H100 (tools/h100.csv, computed and not
+measured), whose throughput this roofline reproduces within an eighth. The fraction of the roofline that training
+reaches in practice (`reached`) and its error come from throughputs that others published (published_rates.csv beside
+this file), because this project has no record of a GPU. This file imports no torch.
 """
 
 from __future__ import annotations
@@ -20,21 +20,30 @@ from bench.core.formatting import plural
 from bench.cost.peaks import TERA, Accelerator, accelerator
 
 PUBLISHED = Path(__file__).with_name("published_rates.csv")
-PRODUCT_SHARE, MEMORY_SHARE = 0.7, 0.85  # assumed shares of the peaks of products and of memory
+PRODUCT_SHARE, MEMORY_SHARE = 0.7, 0.85  # assumed fractions of the peaks of matrix products and of memory bandwidth
 TRAFFIC = {"ViT": 2.65, "Hybrid": 4.2, "ResNet": 6.5}  # bytes moved in a step per byte of float32 activations kept
-OTHER_TRAFFIC = 5.0  # of a family that is not in the table
-UPDATE_BYTES = 36  # bytes moved per weight and step: AdamW's, and reading bfloat16 copies
-UNSEEN_FAMILY_ERROR = 0.35  # more error (of the logarithm) for a family that no published rate is of
-UNSEEN_DEVICE_ERROR = 0.2  # and for a device that none of the family's is of
-OVERLAP = 0.81  # of the sum of the two times: kernels wait for one of them at a time, some for both
-STEP_SECONDS = 5e-4  # seconds of a step that no image takes: between kernels
+OTHER_TRAFFIC = 5.0  # the same for a family that is not in TRAFFIC
+UPDATE_BYTES = 36  # bytes moved per weight and step: by AdamW, and to read bfloat16 copies
+UNSEEN_FAMILY_ERROR = 0.35  # standard deviation (of the logarithm) added for a family without published throughput
+UNSEEN_DEVICE_ERROR = 0.2  # the same for a device on which none of the family's throughputs was published
+OVERLAP = 0.81  # a step's fraction of the sum of both times: most kernels wait for memory or products, some for both
+STEP_SECONDS = 5e-4  # seconds per step between kernels, whatever the number of images
 INFERENCE_SPEEDUP = 2.5
-"""Images read per image trained on: of a step's kernels the forward pass takes 1 / 2.9; the rest are copies."""
+"""Throughput of inference over that of training: the forward pass takes 1 / 2.9 of a step's kernel time, and copies
+make up the difference to 2.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepWork:
-    """One optimizer step on one device: `flops` and `activation_bytes` are of one image (training, float32)."""
+    """The work of one optimizer step on one device.
+
+    Attributes:
+        family: label of the model's family.
+        flops: training FLOPs per image.
+        activation_bytes: bytes kept for the backward pass per image, in float32.
+        params: number of parameters.
+        images: images per step.
+    """
 
     family: str
     flops: float
@@ -44,7 +53,7 @@ class StepWork:
 
 
 def seconds(work: StepWork, device: Accelerator) -> float:
-    """The time of the step, were the roofline reached."""
+    """Return the seconds that the step would take if it reached the roofline."""
     moved = TRAFFIC.get(work.family, OTHER_TRAFFIC) * work.activation_bytes * work.images + UPDATE_BYTES * work.params
     memory = moved / (MEMORY_SHARE * device.bandwidth * TERA)
     products = work.flops * work.images / (PRODUCT_SHARE * device.tera["bfloat16"] * TERA)
@@ -53,8 +62,14 @@ def seconds(work: StepWork, device: Accelerator) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRate:
-    """A published rate of training, per device, and its share of the roofline; `alone`: of computing alone, without
-    images or other machines to wait for."""
+    """A published training throughput.
+
+    Attributes:
+        images_per_second: images per second and device.
+        source: who published it, in words.
+        alone: whether it is of computing alone, with no waiting for images or other machines.
+        share: fraction of the roofline's throughput that it reaches.
+    """
 
     model: str
     family: str
@@ -67,7 +82,7 @@ class PublishedRate:
 
 @cache
 def published() -> tuple[PublishedRate, ...]:
-    """Training rates that others published."""
+    """Return the training throughputs that others published."""
     with PUBLISHED.open(encoding="utf-8") as file:
         return tuple(map(_rate, csv.DictReader(line for line in file if not line.startswith("#"))))
 
@@ -94,8 +109,13 @@ def _rate(row: dict[str, str]) -> PublishedRate:
 
 @dataclass(frozen=True, kw_only=True)
 class Reached:
-    """A share of the roofline. `error`: of its logarithm for a model that is not among the published ones, one standard
-    deviation. `source`: in words."""
+    """The fraction of the roofline's throughput that training reaches.
+
+    Attributes:
+        share: the fraction.
+        error: one standard deviation of its logarithm, for a model that is not among the published ones.
+        source: where it comes from, in words.
+    """
 
     share: float
     error: float
@@ -104,9 +124,12 @@ class Reached:
 
 @cache
 def reached(family: str, device: str) -> Reached:
-    """The share of the roofline that training reaches: the geometric mean over the models of a family, or of all where
-    none of it is known, whose rates of computing alone were published, each the mean of its sources. Rates scatter
-    alike in all families."""
+    """Return the fraction of the roofline that training a family's models reaches on a device.
+
+    It is the geometric mean over the models of the family whose throughput of computing alone was published (over all
+    such models if there is none of the family); a model's sources are averaged first. The scatter is assumed to be the
+    same in all families.
+    """
     means = dict[str, dict[str, float]]()
     alone = [row for row in published() if row.alone]
     for row in alone:

@@ -1,7 +1,7 @@
-"""Shapes of the commonest operations on the meta device, found without torch's own functions for them.
+"""Rules for the result shapes of common operations on the meta device, in place of torch's own functions for them.
 
-Those are Python and load torch's compiler and SymPy with the first operation: as much processor time as torch itself
-takes to be imported. An operation that has no rule here, or does not fit its rule (other dtypes, shapes that torch
+Torch's functions are in Python and load its compiler and SymPy at the first operation, which takes as much processor
+time as importing torch. An operation that has no rule here, or does not fit its rule (other dtypes, shapes that torch
 refuses), is left to torch.
 """
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Rule = Callable[..., Any]  # an operation's arguments -> its result; None where torch is to find it
+Rule = Callable[..., Any]  # an operation's arguments -> its result on the meta device; None leaves it to torch
 
 
 def _new(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -23,10 +23,10 @@ def _new(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _like(x: Tensor, *_: Any) -> Tensor | None:
-    """A result of the same shape, whose axes lie in memory in the same order."""
+    """Return a result of the shape of `x` whose axes lie in memory in the same order."""
     if x.is_contiguous():
         return _new(x, x.shape)
-    if 0 in x.stride():  # expanded: the order is not in the strides
+    if 0 in x.stride():  # the tensor is expanded, and its strides do not tell the order of its axes
         return None
     strides, step = [0] * x.ndim, 1
     for axis in sorted(range(x.ndim), key=lambda axis: (x.stride(axis), -axis)):
@@ -35,7 +35,7 @@ def _like(x: Tensor, *_: Any) -> Tensor | None:
 
 
 def _binary(x: Any, y: Any, **_: Any) -> Tensor | None:
-    """Elementwise, of tensors of one dtype, or of one and a number."""
+    """Return the result of an elementwise operation on two tensors of one dtype, or on a tensor and a number."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         return None
     if not isinstance(y, Tensor):
@@ -47,12 +47,12 @@ def _binary(x: Any, y: Any, **_: Any) -> Tensor | None:
         return None
     shape = torch.Size(a if b == 1 else b for a, b in reversed(pairs))
     if shape == x.shape:
-        return _like(x)  # the first operand's order prevails
+        return _like(x)  # the axes of the result lie in memory as those of the first operand
     return _new(x, shape) if x.is_contiguous() and y.is_contiguous() else None
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor | None:
-    """Products of matrices, or of batches of them."""
+    """Return the result of a product of two matrices, or of two batches of them."""
     fits = x.dtype == y.dtype and x.shape[:-2] == y.shape[:-2] and x.shape[-1] == y.shape[-2]
     return _new(x, (*x.shape[:-1], y.shape[-1])) if fits else None
 
@@ -199,11 +199,11 @@ RULES: dict[Any, Rule] = {
 
 
 class KnownShapes(TorchDispatchMode):
-    """Within it the operations of RULES on the meta device are found by their rules."""
+    """Inside its `with` block, results of operations on the meta device come from `RULES` where these apply."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """torch asks: whether to keep the compiler out of this, for which it would be loaded."""
+        """Tell torch not to shield this mode from its compiler: the shield would load the compiler."""
         return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:

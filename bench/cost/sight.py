@@ -1,7 +1,8 @@
-"""What a network's average over its last map can tell: how much of an image a feature sees, how coarse the norm is.
+"""What limits the information in a network's average over its last feature map.
 
-A network whose features see less than the image averages over parts of it, whatever it has learned; groups of two
-channels take away most of what an average would tell. Found in bench/cost/receptive_field.py; no torch here.
+If features see less than the whole image, the network averages over parts of it, whatever it has learned. If the last
+normalisation has groups of two channels, it removes most of what an average would tell. Both are found by
+bench/cost/receptive_field.py; this file imports no torch.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ SMALL_GROUP = 4  # channels, below which a group of the last normalisation is sa
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
-    """What stands between a network and an image of so many pixels a side; as it should be: nothing.
+    """What limits a network's features at one image size. A network without such limits has None in both fields.
 
     Attributes:
-        pixels: a side, that a feature sees before the last average over the map. None where it sees all of the image,
-            and where nobody can say: where matrix products take part, as in attention, or nothing is averaged.
-        group: channels in a group of the last group normalisation, where they are few.
+        pixels: pixels a side that a feature sees before the last average over the map. None where it sees the whole
+            image, and where this cannot be told: with matrix products, as in attention, or without an average.
+        group: channels in a group of the last group normalisation, where they are fewer than `SMALL_GROUP`.
     """
 
     pixels: int | None = None
     group: int | None = None
 
     def sentence(self, *, image_size: int) -> str:
-        """What is wrong, in words; empty where nothing is."""
+        """Return what limits the features, in words; "" if nothing does."""
         parts = []
         if self.pixels is not None:
             parts.append(f"a feature sees {self.pixels} of {image_size} pixels a side before all are averaged")

@@ -1,9 +1,9 @@
-"""Measures speed: interleaved windows, medians with spread, out-of-memory as a result.
+"""Measure speed: interleaved windows, medians with spread, and running out of memory as a result.
 
-How it differs from timing a loop: a window runs many calls and waits for the device once, so launch overhead overlaps
-as in real use; windows of all workloads take turns, so a slow minute of the machine falls on all of them; what is
-reported is the median of the windows with their quartiles and extremes; nothing is made or copied inside a window but
-what the workload itself needs; first calls (allocation, compilation, autotuning) are timed apart.
+It differs from timing a loop: a window runs many calls and waits for the device once, so launch overhead overlaps as in
+real use; windows of all workloads take turns, so a slow minute of the machine affects all of them; the median of the
+windows is reported with their quartiles and extremes; nothing is created or copied inside a window but what the
+workload itself needs; first calls (allocation, compilation, autotuning) are timed apart.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from bench.study.record import Spread, Throughput
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How long to measure.
+    """Settings that say how long to measure.
 
     Attributes:
-        windows: per workload.
-        seconds: length of one window; a window is at least one call.
+        windows: number of windows per workload.
+        seconds: length of one window in seconds; a window is at least one call.
         slowest_call: seconds of one call beyond which no larger batch is tried.
-        latency_calls: timed one by one at batch 1.
+        latency_calls: number of calls timed one by one at batch 1.
     """
 
     windows: int = 7
@@ -40,7 +40,7 @@ REHEARSAL_PACE = Pace(windows=2, seconds=0.01, slowest_call=0.02, latency_calls=
 
 @dataclass(kw_only=True)
 class Workload:
-    """One thing to time: `call` does it once on `images` images; the rest is found out by measuring."""
+    """One thing to time: `call` runs it once on `images` images; measuring fills in the other fields."""
 
     name: str
     call: Callable[[], object]
@@ -48,14 +48,14 @@ class Workload:
     calls_per_window: int = 1
     first_call_seconds: float | None = None
     call_seconds: float | None = None
-    windows: list[float] = field(default_factory=list)  # images per second of each
+    windows: list[float] = field(default_factory=list)  # images per second in each window
 
     def spread(self) -> Spread:
         """Images per second in the windows."""
         return spread(self.windows)
 
     def throughput(self, **more: Any) -> Throughput:
-        """Throughput as it stands in a record; `more` are fields that the windows do not tell."""
+        """Return the throughput for a record; `more` gives the fields that windows do not determine."""
         return Throughput(
             batch=self.images,
             images_per_second=self.spread(),
@@ -67,9 +67,11 @@ class Workload:
 
 
 def warm_up(workload: Workload, *, device: str, pace: Pace) -> None:
-    """First call apart, then until two calls in a row agree within 10 % (at most 10), then set the window's length.
+    """Time the first call apart, then call until two calls in a row agree within 10 % (at most 10 calls), and set how
+    many calls make a window.
 
-    The first call may compile, and the second record what it compiled: neither is compared with anything.
+    The first call may compile, so it is compared with nothing; the second may record what was compiled, and then
+    differs from the third.
     """
     workload.first_call_seconds = timed(workload.call, device=device)
     seconds = timed(workload.call, device=device)
@@ -84,8 +86,8 @@ def warm_up(workload: Workload, *, device: str, pace: Pace) -> None:
 def interleave(
     workloads: Sequence[Workload], *, device: str, windows: int, should_stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Give every workload `windows` windows, taking turns; odd rounds go backwards, so that no one always follows the
-    same neighbour."""
+    """Time `windows` windows of every workload, taking turns. Odd rounds go backwards, so that no workload always
+    follows the same other one."""
     for number in range(windows):
         for workload in workloads if number % 2 == 0 else reversed(workloads):
             if should_stop():
@@ -95,7 +97,7 @@ def interleave(
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Median, quartiles, extremes and number of values."""
+    """Return median, quartiles, extremes and number of the values."""
     if not values:
         return Spread()
     quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
@@ -110,7 +112,7 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str, Any]:
-    """Milliseconds of single calls, each waited for: percentiles over `calls` of them, after a warm-up."""
+    """Return percentiles and extremes in milliseconds over `calls` single calls, each waited for, after a warm-up."""
     for _ in range(3):
         timed(call, device=device)
     milliseconds = sorted(1e3 * timed(call, device=device) for _ in range(calls))
@@ -131,9 +133,9 @@ def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str,
 def scan_batches(
     make: Callable[[int], Workload], *, device: str, pace: Pace, largest: int = 4096, should_stop: Callable[[], bool]
 ) -> tuple[list[Workload], str]:
-    """Workloads of batch 1, 2, 4, … that were warmed up, and why the last was the last.
+    """Warm up workloads of batch 1, 2, 4, …; return them, and in words why no larger batch was tried.
 
-    Stops where memory ends, where one call takes longer than `pace.slowest_call`, or at `largest`.
+    It stops when memory runs out, before one call would take longer than `pace.slowest_call`, or after `largest`.
     """
     workloads: list[Workload] = []
     batch = 1
@@ -154,12 +156,13 @@ def scan_batches(
 
 
 def fastest(workloads: Sequence[Workload], *, count: int) -> list[Workload]:
-    """The workloads with the highest rate while warming up, best first."""
+    """Return the `count` workloads with the highest throughput while warming up, best first."""
     return sorted(workloads, key=lambda w: (w.call_seconds or float("inf")) / w.images)[:count]
 
 
 def search_largest(fits: Callable[[int], bool], *, start: int, precision: float = 0.02) -> int:
-    """The largest batch that fits, within `precision`, by doubling or halving from `start` and then bisection."""
+    """Return the largest batch that fits, within a relative `precision`, by doubling or halving from `start` and then
+    bisection; 0 if none does."""
     low, high = 0, max(1, start)
     if fits(high):
         low = high

@@ -1,4 +1,4 @@
-"""Parts of a step by name, for a trace of a few steps (`bench.cost.profiler`), which most runs make none of."""
+"""Label the parts of a training step in a trace of a few steps (`bench.cost.profiler`). Most runs make no trace."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ recording = False  # whether `bench.cost.profiler` records steps now
 
 
 def label(name: str) -> contextlib.AbstractContextManager[Any]:
-    """Marks a part of a step in the trace. Costs nothing while no trace is being made.
+    """Return a context manager that marks a part of a step in the trace. It costs nothing while no trace is recorded.
 
     Raises:
-        ValueError: not one of LABELS.
+        ValueError: the name is not one of LABELS.
     """
     if name not in LABELS:
         raise ValueError(f"{name!r} is not a label of the trace; labels are {', '.join(LABELS)}")
@@ -27,7 +27,7 @@ def label(name: str) -> contextlib.AbstractContextManager[Any]:
 
 
 class Trace:
-    """A trace that is being made; `step()` ends one step of it. Without a profiler it does nothing."""
+    """A trace that is being recorded; call `step()` at the end of each step. Without a profiler it does nothing."""
 
     def __init__(self, profiler: Any = None) -> None:
         self._profiler = profiler

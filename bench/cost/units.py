@@ -1,8 +1,8 @@
-"""Compute in the units people budget in: core-days, TPUv3-core-days, GPU-hours. No torch.
+"""Convert compute to the units in which it is budgeted: core-days, TPUv3-core-days, GPU-hours. Imports no torch.
 
-Core-days come from measured time. TPUv3-core-days and GPU-hours come from FLOPs and a utilisation that is assumed,
-and everything that returns one can say which. The TPUv3 utilisation is what the paper's Table 2 implies, taken with
-its Table 6: the geometric mean over the three ViTs whose FLOPs are known.
+Core-days come from measured time. TPUv3-core-days and GPU-hours come from FLOPs and an assumed utilisation, which every
+result states. The TPUv3 utilisation is what the paper's Table 2 implies, taken with its Table 6: the geometric mean
+over the three ViTs whose FLOPs are known.
 """
 
 from __future__ import annotations
@@ -19,14 +19,21 @@ EXA = 1e18
 OPTIMIZER_BYTES = 8  # AdamW keeps two float32 moments per parameter
 TPUV3 = "TPUv3-core"
 
-# ImageNet-21k has no row in Table 6. Forward MACs of ViT-L/16 with the 21,843-way head and hidden layer, 90 epochs
-# (Table 3) of its 14,197,122 images.
+# ImageNet-21k has no row in Table 6, so this is counted: 6 FLOPs per forward MAC of ViT-L/16 with the 21,843-way head
+# and hidden layer, over 90 epochs (Table 3) of the 14,197,122 images.
 _I21K_EXAFLOPS = 6 * (61_554_712_576 - 1024 * 1000 + 1024 * 21_843 + 1024 * 1024) * 90 * 14_197_122 / EXA
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anchor:
-    """One column of Table 2 whose training FLOPs are known. `exaflops` is "paper" convention; `source` says whose."""
+    """One column of the paper's Table 2 whose training FLOPs are known.
+
+    Attributes:
+        name: the ViT and its pre-training set.
+        exaflops: training compute in 1e18 FLOPs, "paper" convention.
+        core_days: published TPUv3-core-days.
+        source: where both numbers come from.
+    """
 
     name: str
     exaflops: float
@@ -35,7 +42,7 @@ class Anchor:
 
     @property
     def rate(self) -> float:
-        """FLOPs per second of one TPUv3 core that the two published numbers imply."""
+        """FLOPs per second of one TPUv3 core that `exaflops` and `core_days` imply."""
         return self.exaflops * EXA / (self.core_days * SECONDS_PER_DAY)
 
 
@@ -48,7 +55,8 @@ ANCHORS: tuple[Anchor, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class CostEstimate:
-    """A cost derived from FLOPs: `value` in `unit`, with the utilisation `assumed` of `device` and its origin."""
+    """A cost derived from FLOPs: `value` in `unit`, with the utilisation of `device` that is `assumed` (a fraction of
+    its peak) and where that comes from (`source`)."""
 
     value: float
     unit: str
@@ -61,18 +69,19 @@ class CostEstimate:
 
 
 def core_days(seconds: float, devices: int) -> float:
-    """Devices x days: the measured cost of a run."""
+    """Return devices x days, the measured cost of a run."""
     return seconds * devices / SECONDS_PER_DAY
 
 
 def tpuv3_utilisation() -> float:
-    """The share of a TPUv3 core's peak that the paper's runs reached: geometric mean over Table 2's ViTs."""
+    """Return the fraction of a TPUv3 core's peak that the paper's runs reached: the geometric mean over `ANCHORS`."""
     rate = math.exp(sum(math.log(anchor.rate) for anchor in ANCHORS) / len(ANCHORS))
     return rate / _peak(TPUV3)
 
 
 def tpuv3_core_days(flops: float) -> CostEstimate:
-    """A proxy: what training FLOPs ("paper" convention) would have cost the paper's authors."""
+    """Estimate the TPUv3-core-days that training FLOPs ("paper" convention) would have cost at the utilisation of the
+    paper's runs."""
     used = tpuv3_utilisation()
     days = flops / (used * _peak(TPUV3)) / SECONDS_PER_DAY
     worst = max(abs(row.ratio - 1) for row in reproduction())
@@ -81,7 +90,7 @@ def tpuv3_core_days(flops: float) -> CostEstimate:
 
 
 def gpu_hours(flops: float, accelerator_name: str, utilisation: float, *, dtype: str = "bfloat16") -> CostEstimate:
-    """Device-hours for training FLOPs on a named accelerator at an assumed utilisation of its peak.
+    """Estimate the device-hours for training FLOPs on a named accelerator at an assumed utilisation of its peak.
 
     Raises:
         UserError: no such accelerator.
@@ -98,7 +107,14 @@ def gpu_hours(flops: float, accelerator_name: str, utilisation: float, *, dtype:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduced:
-    """One column of Table 2 beside the proxy. `ratio` = proxy / published; `utilisation` is the column's own."""
+    """One column of the paper's Table 2 compared with our estimate.
+
+    Attributes:
+        name: the ViT and its pre-training set.
+        published: TPUv3-core-days in Table 2.
+        proxy: TPUv3-core-days that `tpuv3_core_days` estimates.
+        utilisation: fraction of the peak that this column alone implies.
+    """
 
     name: str
     published: float
@@ -111,7 +127,7 @@ class Reproduced:
 
 
 def reproduction() -> tuple[Reproduced, ...]:
-    """How well one utilisation for all reproduces Table 2's TPUv3-core-days."""
+    """Return for each column of Table 2 its TPUv3-core-days and the estimate that one common utilisation gives."""
     rate = tpuv3_utilisation() * _peak(TPUV3)
     return tuple(
         Reproduced(
@@ -125,7 +141,7 @@ def reproduction() -> tuple[Reproduced, ...]:
 
 
 def reproduction_text() -> str:
-    """What a reproduction costs, in words for reports."""
+    """Return a sentence for reports on how well the estimates reproduce Table 2's core-days."""
     rows = "; ".join(f"{r.name} {r.proxy:.0f} against {r.published:.0f} ({r.ratio - 1:+.0%})" for r in reproduction())
     return f"One utilisation of {tpuv3_utilisation():.1%} of {_peak(TPUV3) / TERA:g} TFLOP/s gives {rows} core-days."
 

@@ -1,7 +1,7 @@
-"""Looks at a model without allocating or computing anything: on the meta device, where only shapes exist.
+"""Inspect a model without allocating or computing anything: on the meta device, where only shapes exist.
 
-A network that asks tensors for their values, where it is made or where it runs, cannot be looked at there; a small pass
-of it on the CPU tells the same.
+A network that reads the values of tensors while it is built or run fails there; it is inspected by a small pass on the
+CPU instead, which gives the same answer.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ Look = Callable[[nn.Module, Images], T]
 
 
 def looked_at(name: str, look: Look[T], *, channels: int, **sizes: Any) -> T:
-    """What `look` finds out of a model in test mode, by shapes where these are enough.
+    """Build a model, put it into eval mode, and return what the function `look` finds out about it.
+
+    This is done on the meta device. If that fails for a model from outside the project, it is repeated on the CPU.
 
     Args:
+        look: function of the model and a function that makes images for it.
         sizes: the other sizes and options of `bench.study.registry.build_model`.
 
     Raises:
-        UserError: the model cannot be built. What `look` raises on the CPU.
+        UserError: the model cannot be built. Errors of `look` are passed on.
     """
     try:
         return _look(name, look, on_meta=True, channels=channels, **sizes)
@@ -41,7 +44,7 @@ def looked_at(name: str, look: Look[T], *, channels: int, **sizes: Any) -> T:
 
 
 def built(name: str, **sizes: Any) -> nn.Module:
-    """A model whose weights nobody needs: on the meta device, or on the CPU where it cannot be made there."""
+    """Build a model whose weights are not needed: on the meta device, or on the CPU if it cannot be built there."""
     try:
         with _shapes_only():
             return registry.build_model(name, **sizes)
@@ -73,6 +76,7 @@ def _shapes_only() -> Iterator[None]:
 
 
 def _is_strange(name: str) -> bool:
-    """Whether a network comes from elsewhere: the project's own run on the meta device, and keep nothing."""
+    """Return whether a model comes from outside the project. The project's own models always run on the meta device,
+    and cache nothing."""
     family = registry.family_of(name)
     return family.from_outside or not family.module.startswith(("vit.", "baselines."))

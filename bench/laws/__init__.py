@@ -1,8 +1,9 @@
-"""A guest: any table of numbers becomes scaling laws with intervals. README.md says how, for a statistician.
+"""Scaling laws with intervals from any table of numbers. README.md describes the methods, for a statistician.
 
-Needs NumPy, SciPy and pandas, and of this project only `bench.core.errors` and `bench.core.formatting`.
+The package is self-contained: it imports NumPy, SciPy and pandas, and of this project only `bench.core.errors` and
+`bench.core.formatting`.
 """
 
 REFITS = 1_000
-"""Resamples behind an interval of a law over all forms, unless asked otherwise: with 400 the ends of intervals move by
-10 % at the median with another seed, with these by 5 %."""
+"""Default number of resamples for an interval of a law over all forms. With another random seed, the ends of intervals
+move by 5 % at the median; with 400 resamples they moved by 10 %."""

@@ -1,10 +1,11 @@
-"""Uncertainty about the form of a law: refits of every form that the points leave possible, in one sample.
+"""Averaging over functional forms: one sample of bootstrap refits that contains every form the points leave possible.
 
-An interval from one form holds only if the form is right, and a few points seldom tell. Every form that can be fitted
-is therefore resampled, in proportion to a weight. Weights are Akaike's (Burnham and Anderson 2002), tempered: with 5 to
-12 points the form that fits best by chance would get too much of them. A quantity that is computed from every refit,
-such as a prediction, a floor or the place where two laws cross, then has the forms' disagreement in its interval.
-`python -m tools.measure_crossings` measures how often such intervals hold the truth (results/reference/coverage/).
+An interval from one form holds only if the form is right, and a few points seldom show that. Therefore every form that
+can be fitted is resampled, as often as its weight says. Weights are Akaike's (Burnham and Anderson 2002), tempered:
+otherwise, with 5 to 12 points, the form that fits best by chance would get too much weight. The interval of a quantity
+that is computed from every refit, such as a prediction, a floor or a crossing of two laws, then includes the
+disagreement of the forms. `python -m tools.measure_crossings` measures how often such intervals hold the truth
+(results/reference/coverage/).
 """
 
 from __future__ import annotations
@@ -20,23 +21,24 @@ from bench.laws.fit import REFIT_FTOL, FormFit, Points, fit
 from bench.laws.forms import Form
 
 TEMPER = 0.6
-"""Exponent of Akaike's weights. At 1, intervals of floors and exponents hold the truth too seldom, at 0.5 those of
-crossings too often (nominal 90 %, 5 to 12 points)."""
-STARTS = 20  # of each form
-MIN_SHARE = 0.1  # of the refits that must have a quantity which not every form has
-LEAST_RMS = 1e-9  # of log residuals: points without any noise
+"""Power to which Akaike's weights are raised. At 1, intervals of floors and exponents hold the truth too rarely; at
+0.5, those of crossings too often (nominal 90 %, 5 to 12 points)."""
+STARTS = 20  # starting points of each form's fit
+MIN_SHARE = 0.1  # a quantity that not every form has is reported if at least this fraction of the refits has it
+LEAST_RMS = 1e-9  # lower limit of the rms of log residuals, for points without any noise
 SLOPE_STEP = 1.02  # ratio of the two x between which a slope is taken
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Averaged:
-    """Refits of several analyses (forms, losses) of the same points.
+    """Bootstrap refits of several analyses (forms, losses) of the same points, pooled.
 
     Attributes:
-        fit: the law that is shown.
-        parts: refits of every analysis that has any.
-        weights: of every form that was tried, the largest first.
-        order: of the refits of all parts, shuffled: refits of two groups are then paired independently of their forms.
+        fit: the law that is shown to the user.
+        parts: the refits, one entry for each analysis that has any.
+        weights: weight of every form that was tried, the largest first.
+        order: a random permutation of the refits of all parts, so that refits of two groups are paired independently of
+            their forms.
     """
 
     fit: FormFit
@@ -50,33 +52,33 @@ class Averaged:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the noise, mean over refits."""
+        """Degrees of freedom of the noise between training runs (trunks), averaged over refits."""
         return float(np.average([part.freedom for part in self.parts], weights=[len(p.thetas) for p in self.parts]))
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
-        """y of every refit at x: (refits, points)."""
+        """Return y of every refit at x: (refits, points)."""
         return np.concatenate([part.predictions(x) for part in self.parts])[self.order]
 
     def factors(self) -> np.ndarray:
-        """log of the factor between two families (`two_families`) of every refit, (refits,)."""
+        """Return log k of every refit, the factor on compute between two families (`forms.two_families`), (refits,)."""
         return np.concatenate([part.thetas[:, -1] for part in self.parts])[self.order]
 
     def interval(self, values: np.ndarray, *, level: float = LAW_LEVEL) -> tuple[float, float]:
-        """Percentile interval of a quantity computed from every refit."""
+        """Return the percentile interval of a quantity, from its value in every refit."""
         return quantiles(values, level)
 
     def slopes(self, x: float) -> np.ndarray:
-        """-d log y / d log x at x of every refit, (refits,)."""
+        """Return the slope -d log y / d log x at x of every refit, (refits,)."""
         with np.errstate(all="ignore"):
             log_y = np.log(self.predictions(np.array([x / SLOPE_STEP**0.5, x * SLOPE_STEP**0.5])))
         return (log_y[:, 0] - log_y[:, 1]) / np.log(SLOPE_STEP)
 
     def floors(self) -> np.ndarray:
-        """Limit of y for x without end, of every refit whose form has one."""
+        """Return the limit of y as x goes to infinity, of every refit whose form has one."""
         return self._derived("limit")
 
     def exponents(self) -> np.ndarray:
-        """Exponent with which y - limit falls for x without end, of every refit whose form has one."""
+        """Return the exponent with which y - limit falls as x goes to infinity, of every refit whose form has one."""
         return self._derived("decay")
 
     def _derived(self, name: str) -> np.ndarray:
@@ -89,13 +91,14 @@ class Averaged:
 
 
 def average(fits: Sequence[FormFit], *, shown: FormFit, draws: int = 400, seed: int = 0, restarts: int = 1) -> Averaged:
-    """Resample analyses of the same points, each as often as its weight says.
+    """Resample several analyses of the same points, each as often as its weight says.
 
     Args:
-        fits: of every analysis.
-        shown: the law that is printed.
-        draws: refits in all.
-        seed: of the resamples; groups that are compared need different ones, else their noise is the same.
+        fits: one fit for each analysis.
+        shown: the law that is shown to the user.
+        draws: total number of refits.
+        seed: random seed; groups that are compared need different ones, or their simulated noise would be the same.
+        restarts: see `bootstrap.resample`.
     """
     counts = _shares(weigh(fits), draws)
     parts = tuple(
@@ -108,12 +111,12 @@ def average(fits: Sequence[FormFit], *, shown: FormFit, draws: int = 400, seed: 
 
 
 def alone(made: Resampled) -> Averaged:
-    """One analysis, as the user asked for it."""
+    """Wrap the refits of a single analysis, for a form that the user has chosen."""
     return Averaged(fit=made.fit, parts=(made,), weights={made.fit.form.name: 1.0}, order=np.arange(len(made.thetas)))
 
 
 def fits_of(points: Points, forms: Sequence[Form], *, loss: str, delta: float | None = None) -> list[FormFit]:
-    """A fit of every form that the points allow."""
+    """Return a fit of every form that can be fitted to the points; other forms are left out."""
     made = []
     for form in forms:
         try:
@@ -124,7 +127,7 @@ def fits_of(points: Points, forms: Sequence[Form], *, loss: str, delta: float | 
 
 
 def weigh(fits: Sequence[FormFit]) -> np.ndarray:
-    """Tempered Akaike weights, (fits,)."""
+    """Return the tempered Akaike weights of fits to the same points, (fits,); their sum is 1."""
     criteria = np.array([criterion(made, fits) for made in fits])
     weights = np.exp(-TEMPER / 2 * (criteria - criteria.min()))
     return weights / weights.sum()
@@ -132,7 +135,7 @@ def weigh(fits: Sequence[FormFit]) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class OverForms:
-    """A quantity that forms can be compared by: median and interval over the refits of all that have it."""
+    """A quantity that means the same in several forms: median and interval over all refits that have it."""
 
     value: float
     low: float
@@ -140,9 +143,11 @@ class OverForms:
 
 
 def comparable(made: Averaged, x: float) -> dict[str, OverForms]:
-    """The slope -d log y / d log x at x, the floor (limit of y for x without end) and the exponent with which y falls
-    to it; without those that hardly any refit has, and without a floor that every form assumes to be 0: it was not
-    found."""
+    """Return the quantities by which forms can be compared, by name: "slope" (-d log y / d log x at x), "floor" (limit
+    of y as x goes to infinity) and "exponent" (with which y falls to the floor).
+
+    A quantity that hardly any refit has is left out, and so is the floor if every form assumes that it is 0.
+    """
     over_forms = {}
     for name, values in {"slope": made.slopes(x), "floor": made.floors(), "exponent": made.exponents()}.items():
         finite = values[np.isfinite(values)]
@@ -153,7 +158,8 @@ def comparable(made: Averaged, x: float) -> dict[str, OverForms]:
 
 
 def form_weights(fits: Sequence[FormFit]) -> dict[str, float]:
-    """Weight of every form, the largest first. Fits of one form (several losses) add up."""
+    """Return the weight of every form, the largest first. Weights of several fits of one form (with other losses) are
+    added."""
     weights: dict[str, float] = {}
     for made, weight in zip(fits, weigh(fits), strict=True):
         weights[made.form.name] = weights.get(made.form.name, 0.0) + float(weight)
@@ -161,8 +167,11 @@ def form_weights(fits: Sequence[FormFit]) -> dict[str, float]:
 
 
 def criterion(made: FormFit, fits: Sequence[FormFit]) -> float:
-    """Akaike's criterion of a fit among others: n log(sum of squares) + 2 (parameters + 1). Trunks share noise: the sum
-    is that of generalised least squares, with the ratio of variances that the best of the fits leaves."""
+    """Return Akaike's criterion of a fit: n log(sum of squares / n) + 2 (parameters + 1).
+
+    Because points of one trunk share noise, the sum of squares is that of generalised least squares. The ratio of the
+    variances between and within trunks is that of the residuals of the best of `fits`.
+    """
     best = min(fits, key=lambda f: f.rms)
     noise, residuals, number = variance_components(best), made.residuals, len(made.points)
     ratio = noise.between / noise.within if noise.within > 0 else 0.0
@@ -174,8 +183,11 @@ def criterion(made: FormFit, fits: Sequence[FormFit]) -> float:
 
 
 def _shares(weights: np.ndarray, draws: int) -> np.ndarray:
-    """Whole numbers in proportion to weights, whose sum is `draws`: those with the largest remainders round up. Where
-    forms become each other, their weights differ by the processor: no remainder turns on these."""
+    """Return whole numbers in proportion to the weights, whose sum is `draws`; the largest remainders are rounded up.
+
+    Products are rounded to three digits first: where two forms give the same curve, their weights differ only by
+    rounding errors, which vary between processors and must not decide.
+    """
     exact = np.round(weights * draws, 3)
     counts = np.floor(exact).astype(int)
     counts[np.argsort(counts - exact, kind="stable")[: draws - int(counts.sum())]] += 1

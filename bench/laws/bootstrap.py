@@ -1,12 +1,13 @@
-"""Bootstrap intervals of fits, clustered by trunk: horizons of one trunk share its training run.
+"""Bootstrap intervals of fits, clustered by trunk: all points that come from one training run (trunk) share its noise.
 
 With many clusters, clusters are drawn with replacement. With few, that would lose most of the range of x; a parametric
-bootstrap repeats the study instead: the fit plus new noise of every trunk and of every point, with the variance
-components that the residuals show.
+bootstrap simulates the study instead: the fit, plus new noise of every trunk and of every point, with the variance
+components that are estimated from the residuals.
 
-The components come from two sums of squares of residuals (of trunk means, and about them), equated with what the
-linearised fit leaves of each. With few residuals a variance is uncertain: every resample draws its own pair, sum of
-squares / chi-square, so that a law that is linear in logarithms gets Student's t intervals.
+The components come from two sums of squares of residuals (between trunk means, and within trunks). Each is equated with
+its expectation, which allows for what the linearised fit absorbs. With few residuals a variance is uncertain. So every
+resample draws its own pair of variances, sum of squares / chi-square; a law that is linear in logarithms then gets
+Student's t intervals.
 """
 
 from __future__ import annotations
@@ -19,17 +20,22 @@ from scipy import special
 
 from bench.laws.fit import MAX_REFIT_STEPS, REFIT_FTOL, SUBSAMPLE, FormFit, descend, jacobian, objectives
 
-LAW_LEVEL = 0.9
-MANY_CLUSTERS = 40
-LEAST_P = 1e-9  # smaller ones are not told apart
-MAX_BATCH = 200_000  # points of all resamples that are refitted together: bounds memory
+LAW_LEVEL = 0.9  # level of all intervals of laws
+MANY_CLUSTERS = 40  # with at least this many clusters, clusters are drawn with replacement
+LEAST_P = 1e-9  # smallest p-value returned
+MAX_BATCH = 200_000  # points in all resamples that are refitted together; bounds memory
 NONPARAMETRIC, PARAMETRIC = "cluster bootstrap", "parametric cluster bootstrap"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resampled:
-    """Refits of one form. `thetas` holds one row of internal parameters per refit; `method` is NONPARAMETRIC or
-    PARAMETRIC."""
+    """Bootstrap refits of one form.
+
+    Attributes:
+        fit: to the original points.
+        thetas: internal parameters, one row per refit.
+        method: NONPARAMETRIC or PARAMETRIC.
+    """
 
     fit: FormFit
     thetas: np.ndarray
@@ -37,29 +43,30 @@ class Resampled:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the noise between trunks."""
+        """Degrees of freedom of the noise between training runs (trunks)."""
         return variance_components(self.fit).freedom[1]
 
     def parameters(self, *, level: float = LAW_LEVEL) -> dict[str, tuple[float, float]]:
-        """Interval of every parameter."""
-        with np.errstate(over="ignore", invalid="ignore"):  # what points leave open may be anything
+        """Return the interval of every parameter, in the user's units."""
+        with np.errstate(over="ignore", invalid="ignore"):  # parameters that the points do not determine may overflow
             every = [self.fit.form.natural(theta, self.fit.scale) for theta in self.thetas]
         return {name: self.interval(np.array([p[name] for p in every]), level=level) for name in self.fit.parameters}
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
-        """y of every refit at x: (refits, points)."""
+        """Return y of every refit at x (inputs, points): (refits, points)."""
         inputs = np.atleast_2d(x) / self.fit.scale[:, None]
         with np.errstate(all="ignore"):
             predicted = self.fit.form.log_predict(self.thetas.T[:, :, None], inputs)
             return np.exp(np.broadcast_to(predicted, (len(self.thetas), inputs.shape[1])))
 
     def interval(self, values: np.ndarray, *, level: float = LAW_LEVEL) -> tuple[float, float]:
-        """Percentile interval of a quantity computed from every refit."""
+        """Return the percentile interval of a quantity, from its value in every refit."""
         return quantiles(values, level)
 
 
 def resample(main: FormFit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -> Resampled:
-    """Refit `main` to `draws` resamples, from its optimum and from `restarts` points of the form's grid."""
+    """Refit the form of `main` to `draws` resamples of its points. Each refit starts from the optimum of `main` and
+    from `restarts` further points of the form's grid of starts, and the best end is kept."""
     rng = np.random.default_rng(seed)
     clusters = np.unique(main.points.cluster)
     x, log_y = main.points.x / main.scale[:, None], np.log(main.points.y)
@@ -68,7 +75,7 @@ def resample(main: FormFit, *, draws: int = 400, seed: int = 0, restarts: int = 
     targets = log_y[None] if many else _simulate(main, clusters, draws, rng)
     grid = list(main.form.starts(x, main.points.y))
     large = len(log_y) > SUBSAMPLE or main.points.scatter is not None
-    single = not restarts or large  # many points leave no second optimum to fall into
+    single = not restarts or large  # with many points, one start is enough: there is no second optimum nearby
     others = [] if single else grid[:: -(-len(grid) // restarts)]
     together = max(1, MAX_BATCH // len(log_y))
     parts = [
@@ -94,7 +101,7 @@ def _refit(
     starts: Sequence[np.ndarray],
     draws: int,
 ) -> np.ndarray:
-    """The lowest end of all starts for each resample, (draws, parameters)."""
+    """Return theta of each resample, the best over all starts, (draws, parameters)."""
     best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
     for start in starts:
         ends = descend(
@@ -115,25 +122,26 @@ def _refit(
 
 
 def _draw_clusters(main: FormFit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """How often each point is in each resample."""
+    """Draw clusters with replacement; return how often each point is in each resample, (draws, points)."""
     times = rng.multinomial(len(clusters), np.full(len(clusters), 1 / len(clusters)), size=draws)
     return times[:, np.searchsorted(clusters, main.points.cluster)].astype(float)
 
 
 def _simulate(main: FormFit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """log y of each resample: the fit plus noise as large as the residuals allow."""
+    """Simulate log y of each resample, (draws, points): the fit, plus noise whose variance comes from the residuals."""
     cluster = np.searchsorted(clusters, main.points.cluster)
     return main.log_predict(main.points.x) + variance_components(main).draw(rng, cluster, draws)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VarianceComponents:
-    """Variance of log y between trunks and within a trunk.
+    """Variances of log y about a law: of trunks (training runs), and of single points about their trunk.
 
     Attributes:
-        within, between: variance of single points about their trunk, and of trunks.
+        within: variance of single points about their trunk.
+        between: variance of trunks.
         freedom: degrees of freedom (within, between).
-        sums: sums of squares (within, between).
+        sums: sums of squares of residuals (within, between).
         expected: (2, 2), expected sums per unit of (within, between) variance.
         standardised: residuals about trunk means, scaled to unit variance.
     """
@@ -146,8 +154,13 @@ class VarianceComponents:
     standardised: np.ndarray
 
     def draw(self, rng: np.random.Generator, cluster: np.ndarray, draws: int) -> np.ndarray:
-        """Noise of every point in `draws` simulated studies, (draws, points). `cluster` holds integers from 0."""
-        # from uniform numbers, one each: numpy's own draws take more or fewer by the last digits of the freedom
+        """Draw the noise of every point in `draws` simulated studies, (draws, points).
+
+        Args:
+            cluster: index of each point's training run (trunk), from 0.
+        """
+        # Chi-squares are made from one uniform number each: how many numbers numpy's own sampler takes from the
+        # generator depends on the last digits of the degrees of freedom, which differ between processors.
         chi = np.stack([2 * special.gammaincinv(f / 2, rng.random(draws)) / f for f in self.freedom], axis=1)
         variances = _solve(self.sums / chi, self.expected)
         number, trunks = len(cluster), int(cluster.max()) + 1
@@ -157,13 +170,13 @@ class VarianceComponents:
 
 
 def variance_components(made: FormFit) -> VarianceComponents:
-    """Variance components from a fit's residuals, by the method of moments."""
+    """Estimate the variance components from a fit's residuals, by the method of moments."""
     _, cluster = np.unique(made.points.cluster, return_inverse=True)
     residuals, number = made.residuals, len(cluster)
     sizes = np.bincount(cluster)
     q_NP = np.linalg.qr(jacobian(made))[0]
     mean_NG = (cluster[:, None] == np.arange(len(sizes))) / np.sqrt(sizes)
-    left_NG = mean_NG - q_NP @ (q_NP.T @ mean_NG)  # what the fit leaves of an effect of each trunk
+    left_NG = mean_NG - q_NP @ (q_NP.T @ mean_NG)  # the part of each trunk's effect that the fit does not absorb
     between_freedom = float((mean_NG * left_NG).sum())
     total_freedom = number - q_NP.shape[1]
     single = len(sizes) == number
@@ -174,7 +187,7 @@ def variance_components(made: FormFit) -> VarianceComponents:
     )
     means = mean_NG @ (mean_NG.T @ residuals)
     sums = np.array([float(((residuals - means) ** 2).sum()), float((means**2).sum())])
-    if single:  # nothing is shared: one variance
+    if single:  # every trunk has one point: there is only one variance
         sums = np.array([float((residuals**2).sum()), 0.0])
         expected = np.array([[float(total_freedom), 0.0], [0.0, 1.0]])
     freedom = (max(1.0, float(expected[0, 0])), max(1.0, between_freedom if not single else total_freedom))
@@ -193,7 +206,7 @@ def variance_components(made: FormFit) -> VarianceComponents:
 
 
 def _solve(sums: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """(draws, 2) sums of squares -> (draws, 2) variances (within, between), none negative."""
+    """Return the variances (within, between) that explain the sums of squares, (draws, 2) each; none is negative."""
     both = sums @ np.linalg.pinv(expected).T
     pooled = sums.sum(axis=1) / expected[:, 0].sum()
     none = both[:, 1] <= 0
@@ -201,7 +214,7 @@ def _solve(sums: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 
 def quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
-    """The middle `level` of the finite values."""
+    """Return the ends of the interval that holds the middle fraction `level` of the finite values; NaN without any."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return float("nan"), float("nan")
@@ -210,8 +223,13 @@ def quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
 
 
 def p_of_t(distance: float, half: float, *, df: float, level: float) -> float:
-    """Two-sided p, by Student's t, of a value at so far a distance from what is tested, whose interval reaches `half`
-    towards it."""
+    """Return the two-sided p-value, by Student's t, of an estimate at a `distance` from the tested value.
+
+    Args:
+        half: distance from the estimate to the end of its interval, on the side of the tested value.
+        df: degrees of freedom.
+        level: of that interval.
+    """
     if half <= 0:
         return LEAST_P if distance else 1.0
     return max(LEAST_P, 2 * float(special.stdtr(df, -abs(distance) / half * special.stdtrit(df, 0.5 + level / 2))))

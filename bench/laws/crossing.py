@@ -1,4 +1,4 @@
-"""Finds where two families' laws cross: an interval that may be open at one end, "no", or "cannot tell"."""
+"""Finds where the laws of two families cross: a place with its interval, "no", or "cannot tell"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CANNOT_TELL, YES, NO = "cannot tell", "yes", "no"
 
 
 class Curves(Protocol):
-    """Refits of a family's law: `Averaged`, or `Resampled` where the form is known."""
+    """Bootstrap refits of a family's law: an `Averaged`, or a `Resampled` where the form is known."""
 
     @property
     def fit(self) -> FormFit: ...
@@ -30,19 +30,22 @@ class Curves(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """The answer for the range that both families cover.
+    """Whether and where two laws cross, within the range of x that both families cover (the common range).
 
     Attributes:
-        verdict: YES: they cross there. NO: one is ahead at every x there. Else CANNOT_TELL.
+        verdict: YES: they cross in the common range. NO: one is ahead at every x of it. Otherwise CANNOT_TELL.
         x: where the laws cross. None unless YES.
-        low, high: every x there at which the families may be equal lies between. None: an end that the points leave
-            open; the crossing may then lie beyond the common range, or there is none.
-        share: resamples that agree: that cross just once, this way round, or (`throughout`) not at all.
-        overtakes: which of (first, second) has the smaller y (error) beyond the crossing. None unless YES.
-        leader: the same; or who is ahead throughout, or above `high` or below `low` where only one of them is known.
+        low, high: interval of the crossing: outside of it, the laws surely differ. None for an end that the points do
+            not determine; the crossing may then lie beyond the common range, or not exist.
+        share: fraction of the resamples that agree: that cross exactly once, in this direction, or (`throughout`) not
+            at all.
+        overtakes: name of the family with the smaller y (error) beyond the crossing. None unless YES.
+        reason: the verdict explained in words.
+        leader: the same as `overtakes`; without a crossing, the family that is ahead throughout, or below `low` or
+            above `high` where only one of the two is known.
         throughout: whether `leader` is ahead at every x of the common range.
-        common_range: whether there is one.
-        p: how often equal laws would be said to cross like this; 1 unless YES.
+        common_range: whether the two families have a common range.
+        p: probability that two equal laws would be said to cross like this; 1 unless YES.
     """
 
     verdict: str
@@ -61,15 +64,15 @@ class Crossing:
 def crossing(
     first: Curves, second: Curves, *, names: tuple[str, str] = ("first", "second"), level: float = LAW_LEVEL
 ) -> Crossing:
-    """Finds where two families of one input are equally good, inside the range of x that both cover; nothing is
-    extrapolated.
+    """Find where the laws of two families cross, for laws of one input, within the range of x that both cover; nothing
+    is extrapolated. The refits of the two families must be independent.
 
-    At every x the interval of log y1 - log y2 says who is ahead, if it excludes 0. The places where it does not are the
-    confidence set of the crossing (a test inverted, after Fieller): the true one is among them as often as the interval
-    at that x holds the true difference (see `difference`). In simulations, 90 % intervals hold it in 93.5 ± 1.1 % of
-    480 pairs where the form is not known (laws of like form err alike, which cancels), and in 90.7 ± 1.7 % of 291 where
-    it is; laws that do not cross are said to in 0.6 ± 0.4 % (results/reference/coverage/). The refits of the two must
-    be independent.
+    At every x, the interval of log y1 - log y2 says which family is ahead, if it excludes 0. The x where it contains 0
+    are the confidence set of the crossing (an inverted test, as in Fieller's interval): the true crossing is in it as
+    often as the interval at that x contains the true difference (see `difference`). In simulations, 90 % intervals
+    contain it in 93.5 ± 1.1 % of 480 pairs if the form is unknown (similar laws have similar errors, which cancel), and
+    in 90.7 ± 1.7 % of 291 pairs if it is known; laws that do not cross are said to cross in 0.6 ± 0.4 %
+    (results/reference/coverage/).
     """
     low = max(first.fit.range[0], second.fit.range[0])
     high = min(first.fit.range[1], second.fit.range[1])
@@ -116,12 +119,16 @@ def crossing(
 def difference(
     rows: tuple[np.ndarray, np.ndarray], freedom: tuple[float, float], level: float = LAW_LEVEL
 ) -> np.ndarray:
-    """Lower end, middle and upper end of first - second at every x, (3, x), from refits of each, (refits, x).
+    """Return the lower end, middle and upper end of the interval of first - second at every x, (3, points).
 
-    The half-widths of the two intervals are added in quadrature (Zou and Donner 2008), as multiples of their standard
-    errors with the degrees of freedom that Welch gives the difference. Quantiles of differences between refits would be
-    too wide: with few points each side has long tails, and the difference of two has longer ones than it needs; they
-    held the crossing in 96.9 % of the same 480 pairs, and were 1.3 times as wide.
+    The half-widths of the two intervals are added in quadrature (Zou and Donner 2008), as multiples of standard errors,
+    with Welch's degrees of freedom for the difference. Quantiles of the differences between refits would be too wide,
+    because with few points each side has long tails: they held the crossing in 96.9 % of the 480 simulated pairs of
+    `crossing`, and were 1.3 times as wide.
+
+    Args:
+        rows: log y (or another quantity) of the refits of each side, (refits, points).
+        freedom: degrees of freedom of each side's noise.
     """
     share = 0.5 - level / 2
     first, second = (np.quantile(each, [share, 0.5, 1 - share], axis=0) for each in rows)
@@ -142,7 +149,7 @@ def difference(
 def _one_crossing(
     grid: np.ndarray, bounds: np.ndarray, ahead: np.ndarray, gaps: np.ndarray, leaders: Mapping[int, str]
 ) -> Crossing:
-    """One is ahead first, and the other later."""
+    """Return the answer where one family is ahead at small x and the other at large x."""
     known = np.flatnonzero(ahead)
     before = int(ahead[known[0]])
     last, first = int(np.flatnonzero(ahead == before)[-1]), int(np.flatnonzero(ahead == -before)[0])
@@ -168,8 +175,8 @@ def _one_crossing(
 
 
 def _p_of_both(bounds: np.ndarray, ahead: np.ndarray, before: int, df: float, level: float) -> float:
-    """p of a lead before the crossing and of the other lead after it: the larger of the two, since both are claimed
-    (intersection-union test). Each is that of the place where the lead is surest."""
+    """Return the p-value of a crossing: the larger of the p-values of the lead before it and of the opposite lead after
+    it, because both are claimed (intersection-union test). Each is taken at the x where that lead is most certain."""
     middle = bounds[1]
     half = np.where(middle > 0, middle - bounds[0], bounds[2] - middle)
     sure = np.abs(middle) / half
@@ -177,7 +184,13 @@ def _p_of_both(bounds: np.ndarray, ahead: np.ndarray, before: int, df: float, le
 
 
 def _edge(grid: np.ndarray, bounds: np.ndarray, i: int, side: int, step: int) -> float:
-    """x at which a lead that is known at place i, of `side`, ceases to be known towards its neighbour."""
+    """Return the x at which a lead stops being certain.
+
+    Args:
+        i: index on the grid of the last x where the lead is certain.
+        side: the sign of the lead there.
+        step: 1 or -1, the direction in which the lead becomes uncertain.
+    """
     j = i + step
     if not 0 <= j < len(grid):
         return float(grid[i])
@@ -185,7 +198,7 @@ def _edge(grid: np.ndarray, bounds: np.ndarray, i: int, side: int, step: int) ->
 
 
 def _zero(grid: np.ndarray, curve: np.ndarray, i: int) -> float:
-    """x between places i and i + 1 at which a curve is 0."""
+    """Return the x between grid points i and i + 1 at which the curve is 0, by interpolation."""
     share = curve[i] / (curve[i] - curve[i + 1])
     return float(grid[i] * (grid[i + 1] / grid[i]) ** share)
 

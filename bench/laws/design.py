@@ -1,18 +1,18 @@
-"""The next runs that narrow an answer most per money: classical optimal design on laws that were fitted already.
+"""Chooses the next runs that narrow the interval of an answer most for a budget, by optimal design on fitted laws.
 
 An answer is a number that laws give: an exponent, an optimum, a crossing, y at a target. Linearised at a law, its
-variance is c' M^-1 c, where c is its gradient by the law's parameters and M the information of the runs there are and
-of those that are planned (c-optimality: Atkinson, Donev and Tobias 2007). A law that is known by its refits alone is no
-single place to linearise at: the mean of the log variance over refits of every form is minimised (pseudo-Bayesian
-design: Chaloner and Verdinelli 1995), so that runs serve all forms that the points leave possible. Runs are chosen by
-greed and exchange under a limit of money; what the choice is worth is then measured by simulated studies that are
-refitted, each by every form.
+variance is c' M^-1 c, where c is its gradient by the law's parameters and M the Fisher information of the existing and
+the planned runs (c-optimality: Atkinson, Donev and Tobias 2007). The law is uncertain, so there is no single one to
+linearise at: the mean of the log variance over refits of every form is minimised (pseudo-Bayesian design: Chaloner and
+Verdinelli 1995), so that the runs serve all forms that the points leave possible. Runs are chosen by greedy addition
+and exchange under a limit of cost. The interval to expect is then measured on simulated studies, each refitted by every
+form.
 
-Runs at one place share `SHARED` of their variance, as tuning and the form's misfit are those of a place: a second run
-there says less than a run elsewhere. Beyond the data an extrapolation's own error, in proportion to the distance that
-the planned runs leave, is added to the variance.
+Runs at one place (one x and group) share `SHARED` of their variance, because tuning and the misfit of the form are the
+same there: a second run there says less than a run elsewhere. Beyond the data, an extrapolation error is added to the
+variance, in proportion to the distance from the farthest run to the target.
 
-Arrays: W worlds (laws of every group), C candidates, P parameters of all groups.
+Arrays: W worlds (one law of every group each), C candidates, P parameters of all groups.
 """
 
 from __future__ import annotations
@@ -29,49 +29,49 @@ from bench.laws.fit import MAX_REFIT_STEPS, REFIT_FTOL, FormFit, descend, loss_s
 from bench.laws.forms import Form
 
 SHARED = 1 / 3  # Runs at one place are assumed to share this part of their variance.
-PRIOR_SD = 3.0  # Parameters, which are logarithms or exponents, lie so near a refit: this keeps M regular.
-WORLDS = 24  # A design is judged on so many refits.
-MOST_RUNS = 24  # A design names no more: nobody plans further ahead.
-LEAST_GAIN = 0.01  # A run has to take away this share of the variance.
-STEP = 1e-4  # Gradients are differences over this step of a parameter to either side.
-GRID = 400  # An x is looked for at so many places.
-FAR = 1e3  # It is looked for up to so many times the largest x of the data.
-PASSES = 3  # Exchanges go over all planned runs so often at most.
-GREEDS = (1.0, 0.5, 0.0)  # A gain is divided by its price to each of these powers, and each begins a design.
-STUDIES = 200  # So many studies are simulated from each form.
+PRIOR_SD = 3.0  # Prior standard deviation of parameters (logarithms or exponents) about a refit; keeps M invertible.
+WORLDS = 24  # A design is judged on this many refits.
+MOST_RUNS = 24  # A design has at most this many runs: nobody plans further ahead.
+LEAST_GAIN = 0.01  # A further run has to reduce the mean log variance by this much.
+STEP = 1e-4  # Gradients are central differences with this step of a parameter.
+GRID = 400  # An x is searched on this many grid points,
+FAR = 1e3  # up to FAR² times the smallest x of the data.
+PASSES = 3  # Exchanges go over all planned runs at most this often.
+GREEDS = (1.0, 0.5, 0.0)  # One greedy design is made for each power of the price by which a gain is divided.
+STUDIES = 200  # This many studies are simulated from each form.
 LEAST_WEIGHT = 0.05  # Studies are simulated from forms of at least this weight.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnLaw:
-    """A form with its parameters. `theta` and `scale` are as in `FormFit`."""
+    """A form with one set of parameters, from a refit. `theta` and `scale` are as in `FormFit`."""
 
     form: Form
     scale: np.ndarray
     theta: np.ndarray
 
     def log_predict(self, x: np.ndarray) -> np.ndarray:
-        """log y at x (inputs, n)."""
+        """Return log y at x (inputs, n)."""
         with np.errstate(all="ignore"):
             return self.form.log_predict(self.theta, np.atleast_2d(x) / self.scale[:, None])
 
     def natural(self) -> dict[str, float]:
-        """Parameters in the user's units."""
+        """Return the parameters by name, in the user's units."""
         with np.errstate(all="ignore"):
             return dict(self.form.natural(self.theta, self.scale))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NarrowedAnswer:
-    """A number that laws give.
+    """A number computed from laws, whose interval the next runs are to narrow.
 
     Attributes:
-        text: what it is called.
-        value: the laws of all groups -> the number, its logarithm if `log`; NaN where they have none.
-        log: whether intervals are of its logarithm.
-        target: the place that it extrapolates to, (inputs,); None: it does not.
+        text: its name, as printed.
+        value: the laws of all groups -> the number, or its logarithm if `log`; NaN where the laws do not give it.
+        log: whether `value` and its interval are logarithms.
+        target: the x that the answer extrapolates to, (inputs,); None if it does not extrapolate.
         extrapolation: standard deviation of the answer per unit of log distance beyond the data.
-        is_x: it is the x of a y, and no y.
+        is_x: whether the answer is the x of a given y, rather than a y.
     """
 
     text: str
@@ -84,7 +84,7 @@ class NarrowedAnswer:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownGroup:
-    """What is known of one group: fits of every form that its points allow, their weights, and refits."""
+    """A group whose laws have been fitted: fits of every form that its points allow, their weights, and refits."""
 
     name: str
     fits: tuple[FormFit, ...]
@@ -93,12 +93,12 @@ class KnownGroup:
 
     @property
     def places(self) -> np.ndarray:
-        """x of its runs, (inputs, n)."""
+        """x of the group's runs, (inputs, n)."""
         return self.fits[0].points.x
 
     @property
     def variance(self) -> float:
-        """Of log y of one new run."""
+        """Variance of log y of one new run."""
         points = self.fits[0].points
         if points.scatter is not None:
             return points.scatter**2
@@ -107,13 +107,13 @@ class KnownGroup:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of that."""
+        """Degrees of freedom of `variance`."""
         return self.refits.freedom
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidates:
-    """Runs that may be next: x (inputs, C), the group of each, and its price."""
+    """Runs that may be chosen: x (inputs, C), the index of each run's group (C,), and its price (C,)."""
 
     x: np.ndarray
     group: np.ndarray
@@ -125,14 +125,15 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """An answer's linearisations, W worlds at once.
+    """A design problem: an answer, linearised at W worlds. A design is `count_C`, how often each candidate is run.
 
     Attributes:
-        before_WPP: information of the runs there are.
-        of_run_WCP: derivatives of log y of every candidate, over the standard deviation of a run.
-        gradient_WP: of the answer.
-        reach_KC: logarithms of the inputs of every candidate, and of their product. reach_K: the largest of the runs
-            there are. asked_K: of the target; None: the answer has none.
+        before_WPP: Fisher information of the existing runs.
+        of_run_WCP: derivatives of log y of every candidate by the parameters, over the standard deviation of a run.
+        gradient_WP: derivatives of the answer by the parameters.
+        reach_KC: logarithms of the inputs of every candidate and, for two inputs, of their product.
+        reach_K: the largest of each of these over the existing runs.
+        asked_K: the same of the answer's target; None if it has none.
         extrapolation: see `NarrowedAnswer`.
         price_C: of every candidate.
     """
@@ -147,29 +148,30 @@ class Problem:
     price_C: np.ndarray
 
     def _beyond(self, reach_K: np.ndarray) -> np.ndarray:
-        """Log distance that is left to the target, (...,); reach (K, ...)."""
+        """Return the log distance from `reach_K` (K, ...) to the target, (...,); 0 without a target."""
         if self.asked_K is None:
             return np.zeros(reach_K.shape[1:])
         asked = self.asked_K.reshape(-1, *(1,) * (reach_K.ndim - 1))
         return np.maximum((asked - reach_K).max(axis=0), 0.0)
 
     def beyond(self, count_C: np.ndarray) -> float:
-        """Log distance that a design leaves to the target."""
+        """Return the log distance from the farthest run, existing or of the design, to the target."""
         chosen = self.reach_KC[:, count_C > 0]
         return float(self._beyond(np.maximum(self.reach_K, chosen.max(axis=1, initial=-np.inf))))
 
     def variances(self, count_C: np.ndarray) -> np.ndarray:
-        """Of the answer with a design, (W,)."""
+        """Return the variance of the answer with a design, in each world, (W,)."""
         inverse_WPP = np.linalg.inv(self._information(count_C))
         linear_W = np.einsum("wp,wpq,wq->w", self.gradient_WP, inverse_WPP, self.gradient_WP)
         return linear_W + (self.extrapolation * self.beyond(count_C)) ** 2
 
     def score(self, count_C: np.ndarray) -> float:
-        """Mean log variance: what a design is to make small."""
+        """Return the mean log variance of the answer with a design, which is minimised."""
         return float(np.log(self.variances(count_C)).mean())
 
     def with_one_more(self, count_C: np.ndarray) -> np.ndarray:
-        """The score with one more run of every candidate, (C,), by Sherman and Morrison's formula."""
+        """Return the score of a design with one more run of each candidate in turn, (C,), by the Sherman-Morrison
+        formula."""
         inverse_WPP = np.linalg.inv(self._information(count_C))
         solved_WP = np.einsum("wpq,wq->wp", inverse_WPP, self.gradient_WP)
         linear_W = (solved_WP * self.gradient_WP).sum(axis=1)
@@ -188,15 +190,16 @@ class Problem:
 
 
 def informative(count: np.ndarray) -> np.ndarray:
-    """How much so many runs at one place say, in single runs."""
+    """Return the information of `count` runs at one place, in units of a single run; they share `SHARED` of their
+    variance."""
     return count / ((1 - SHARED) + count * SHARED)
 
 
 def problem(answer: NarrowedAnswer, groups: Sequence[KnownGroup], candidates: Candidates, *, seed: int = 0) -> Problem:
-    """Linearise an answer at refits of all groups. Worlds without an answer are left out.
+    """Linearise an answer at refits of all groups. Worlds whose laws do not give the answer are left out.
 
     Raises:
-        ValueError: no world has one.
+        ValueError: no world gives the answer.
     """
     rng = np.random.default_rng(seed)
     before, of_run, gradients = [], [], []
@@ -232,13 +235,13 @@ def problem(answer: NarrowedAnswer, groups: Sequence[KnownGroup], candidates: Ca
 
 
 def _reach(x: np.ndarray) -> np.ndarray:
-    """Logarithms of the first two inputs, and of their product, (K, n)."""
+    """Return the logarithms of the first two inputs and, if there are two, of their product, (K, n)."""
     log_x = np.log(np.atleast_2d(x)[:2])
     return log_x if len(log_x) == 1 else np.vstack([log_x, log_x.sum(axis=0)])
 
 
 def drawn(group: KnownGroup, number: int, rng: np.random.Generator) -> list[DrawnLaw]:
-    """Laws from refits of all forms, each as often as its weight."""
+    """Draw laws at random from the refits of all forms; a form is drawn in proportion to its weight."""
     every = [
         DrawnLaw(form=part.fit.form, scale=part.fit.scale, theta=theta)
         for part in group.refits.parts
@@ -248,14 +251,15 @@ def drawn(group: KnownGroup, number: int, rng: np.random.Generator) -> list[Draw
 
 
 def _derivatives(law: DrawnLaw, x: np.ndarray) -> np.ndarray:
-    """Of log y by the parameters, (n, parameters)."""
+    """Return the derivatives of log y by the parameters of a law at x (inputs, n), (n, parameters)."""
     with np.errstate(all="ignore"):
         found = law.form.jacobian(law.theta, x / law.scale[:, None])
     return np.clip(np.nan_to_num(np.broadcast_to(found, (x.shape[1], law.form.size))), -1e6, 1e6)
 
 
 def _information(group: KnownGroup, law: DrawnLaw) -> np.ndarray:
-    """Of the runs there are, about the parameters of a law: runs of one trunk share its noise."""
+    """Return the Fisher information of the existing runs about the parameters of a law, (parameters, parameters). Runs
+    of one trunk (training run) share its noise."""
     made = group.fits[0]
     points = made.points
     components = variance_components(made)
@@ -270,7 +274,7 @@ def _information(group: KnownGroup, law: DrawnLaw) -> np.ndarray:
 
 
 def _gradient(answer: NarrowedAnswer, laws: Sequence[DrawnLaw]) -> np.ndarray:
-    """Derivatives of the answer by the parameters of all laws in turn."""
+    """Return the derivatives of the answer by the parameters of all laws, one law after the other, (P,)."""
     slopes = []
     for number, law in enumerate(laws):
         for k in range(law.form.size):
@@ -288,14 +292,14 @@ def _gradient(answer: NarrowedAnswer, laws: Sequence[DrawnLaw]) -> np.ndarray:
 
 
 def choose(of: Problem, money: float, *, known: Sequence[np.ndarray] = ()) -> np.ndarray:
-    """How often to run every candidate, (C,): greedy designs, and `known` cheaper ones, improved by exchanges, the best
-    of them."""
+    """Return the best design found for at most `money`: how often to run every candidate, (C,). Greedy designs, and
+    `known` designs that cost less, are improved by exchanges."""
     starts = [_filled(of, np.zeros(len(of.price_C), dtype=int), money, greed) for greed in GREEDS]
     return min((_exchanged(of, start, money) for start in (*starts, *known)), key=of.score)
 
 
 def _filled(of: Problem, count_C: np.ndarray, money: float, greed: float) -> np.ndarray:
-    """A design with runs added while there is money, each with the largest gain over its price to the power `greed`."""
+    """Add runs to a design while the money lasts, each time the one with the largest gain / price^greed."""
     count_C, score = count_C.copy(), of.score(count_C)
     while count_C.sum() < MOST_RUNS:
         left = money - float(count_C @ of.price_C)
@@ -310,7 +314,7 @@ def _filled(of: Problem, count_C: np.ndarray, money: float, greed: float) -> np.
 
 
 def _exchanged(of: Problem, count_C: np.ndarray, money: float) -> np.ndarray:
-    """A design in which no run, and no place, can be given up for better ones."""
+    """Improve a design by exchanges: give up one run, or all runs at one place, and add better ones for the money."""
     score = of.score(count_C)
     for _ in range(PASSES):
         before = score
@@ -334,8 +338,12 @@ def _exchanged(of: Problem, count_C: np.ndarray, money: float) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class Width:
-    """Half of the expected interval of an answer, of its logarithm where intervals are of that; `studies`: how many
-    were simulated."""
+    """The expected width of an answer's interval.
+
+    Attributes:
+        half: half-width; of the answer's logarithm if `NarrowedAnswer.log`.
+        studies: number of simulated studies.
+    """
 
     half: float
     studies: int
@@ -349,10 +357,14 @@ def expected_width(
     seed: int = 0,
     level: float = LAW_LEVEL,
 ) -> Width:
-    """Simulate studies of the runs there are and of some more, (inputs, n) for each group, from every form that the
-    points leave possible, and refit each by all forms: half of the interval that holds `level` of the answers.
+    """Simulate studies with the existing runs and some more, refit each by all forms, and return the half-width of the
+    interval that holds a fraction `level` of the answers.
 
-    Quantiles are stretched to Student's t: noise is estimated from the runs.
+    Studies are simulated from every form that the points leave possible. Quantiles are stretched to those of Student's
+    t, because the noise is estimated from the runs.
+
+    Args:
+        x_by_group: x of the further runs of each group, (inputs, n).
     """
     rng = np.random.default_rng(seed)
     truths = [[i for i in range(len(g.fits)) if g.weights[i] >= min(LEAST_WEIGHT, g.weights.max())] for g in groups]
@@ -379,8 +391,13 @@ def expected_width(
 
 
 def _refitted(group: KnownGroup, truth: int, x: np.ndarray, rng: np.random.Generator) -> list[DrawnLaw]:
-    """Laws of studies that are simulated from one of a group's fits: for each study the law of one form, drawn by its
-    weight in that study."""
+    """Simulate `STUDIES` studies of one group and return a law for each: that of one form, drawn by the form's weight
+    in that study.
+
+    Args:
+        truth: index of the fit that is taken as true.
+        x: of the further runs, (inputs, n).
+    """
     true = group.fits[truth]
     points = true.points
     every = np.concatenate([points.x, x], axis=1)
@@ -416,20 +433,21 @@ def _refitted(group: KnownGroup, truth: int, x: np.ndarray, rng: np.random.Gener
 
 
 def slope_at(law: DrawnLaw, x: float) -> float:
-    """-d log y / d log x of a law of one input."""
+    """Return -d log y / d log x of a law of one input, at x."""
     ends = law.log_predict(np.array([[x / 1.01, x * 1.01]]))
     return float((ends[0] - ends[1]) / np.log(1.01**2))
 
 
 def log_x_of(law: DrawnLaw, y: float, first: float) -> float:
-    """log of the x at which a falling law of one input reaches y; NaN where it does not."""
+    """Return the log of the x at which a falling law of one input reaches y; NaN if it does not. The search begins at
+    x = `first`."""
     log_x = np.linspace(np.log(first), np.log(first * FAR**2), GRID)
     gap = np.minimum.accumulate(law.log_predict(np.exp(log_x)[None])) - np.log(y)
     return _first_zero(log_x, gap) if np.isfinite(gap).all() and gap[0] > 0 else float("nan")
 
 
 def log_crossing(one: DrawnLaw, other: DrawnLaw, low: float, high: float) -> float:
-    """log x where two laws of one input cross, the first time between low and high; NaN where they do not."""
+    """Return the log of the first x between `low` and `high` where two laws of one input cross; NaN without one."""
     log_x = np.linspace(np.log(low), np.log(high), GRID)
     gap = one.log_predict(np.exp(log_x)[None]) - other.log_predict(np.exp(log_x)[None])
     return _first_zero(log_x, gap * np.sign(gap[0])) if np.isfinite(gap).all() else float("nan")
@@ -444,7 +462,7 @@ def _first_zero(log_x: np.ndarray, gap: np.ndarray) -> float:
 
 
 def optimum(law: DrawnLaw, compute: float, *, flop_per: float) -> tuple[float, float]:
-    """(N, D) of least loss where flop_per N D = compute, of the law L = E + A N^-alpha + B D^-beta."""
+    """Return the (N, D) of least loss for a compute of flop_per · N · D, of the law L = E + A N^-alpha + B D^-beta."""
     p = law.natural()
     product = compute / flop_per
     with np.errstate(all="ignore"):

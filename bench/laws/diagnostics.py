@@ -1,5 +1,5 @@
-"""Diagnostics of a fitted law: warnings about its range, its optimiser and its bounds, parameters that points leave
-open."""
+"""Diagnostics of a fitted law: warnings about the range of x, the optimiser and the floor, and parameters that the
+points do not determine."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ from bench.laws.roughness import roughness
 
 MIN_SIZES, MIN_DECADES, MIN_AGREE = 5, 1.5, 3
 FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
-EDGE_SHARE = 0.02  # of the smallest y, or of the range of y
-RISES = 4.0  # roughnesses by which the last mean lies above the least
-MIN_RMS = 1e-9  # of log residuals, of points without any noise
+EDGE_SHARE = 0.02  # a floor this near 0 (fraction of the smallest y) or this near the smallest y is at its bound
+RISES = 4.0  # y is said to rise if its last mean lies this many roughnesses above the smallest mean
+MIN_RMS = 1e-9  # lower limit of the rms of log residuals, for points without any noise
 
 
 def warnings(made: FormFit, *, repeated: bool = True) -> list[str]:
-    """Sentences about range, optimiser and bounds."""
+    """Return warnings about the range of x, the optimiser and the floor, one sentence each.
+
+    Args:
+        repeated: whether the table has several runs at one x, so that the noise between seeds is known.
+    """
     texts = []
     x = made.points.x[0]
     distinct, decades = len(np.unique(x)), math.log10(float(x.max() / x.min()))
@@ -42,13 +46,14 @@ def warnings(made: FormFit, *, repeated: bool = True) -> list[str]:
 
 
 def unresolved(made: FormFit) -> list[str]:
-    """Parameters that the points do not determine: e times as much changes the law by less than its residuals."""
+    """Return the names of the parameters that the points do not determine: changing one by a unit (a factor of e, if it
+    is fitted as a logarithm) changes log y by less than the residuals."""
     moved = np.sqrt((jacobian(made) ** 2).sum(axis=0))
     return [name for name, size in zip(made.form.parameters, moved, strict=True) if size < max(made.rms, MIN_RMS)]
 
 
 def _at_bound(made: FormFit) -> list[str]:
-    """Warnings where a floor is not determined by the points."""
+    """Return a warning if the points do not determine the floor."""
     name = FLOORS.get(made.form.name)
     if name is None:
         return []
@@ -61,7 +66,7 @@ def _at_bound(made: FormFit) -> list[str]:
 
 
 def check_errors(points: Points) -> list[str]:
-    """A warning if y rises again with x: a law that falls holds only before that."""
+    """Return a warning if y rises again at large x: a falling law holds only before that."""
     log_x, group = np.unique(np.log(points.x[0]), return_inverse=True)
     means = np.bincount(group, np.log(points.y)) / np.bincount(group)
     least = int(means.argmin())

@@ -1,20 +1,21 @@
-"""Extrapolation intervals: what such predictions missed on other curves, and on this one before.
+"""Extrapolation intervals, from the errors of such predictions on other curves, and on earlier parts of this curve.
 
-Two sources say how far off a prediction may be, each as an error of log y per unit of log distance beyond the data.
+Two sources say how far off a prediction may be. Each gives an error per unit distance: the rms error of log y per unit
+of log distance beyond the data (`rate` in names).
 
-- Other curves (`ExtrapolationPrior.usual_rate`): one that falls steeply, is rough, or has few places has missed by
-  more. A curve that nobody could test before gets an interval from this alone.
-- This curve: the procedure (forms, loss, weights) is refitted to the points up to earlier origins, and its errors
-  beyond each are seen: rolling-origin evaluation (Tashman 2000). An origin leaves one rate, the rms error per unit of
-  log distance at about the requested distance, and counts half for every octave that it lies earlier.
+- Other curves (`ExtrapolationPrior.usual_rate`): predictions missed by more on curves that fall steeply, are rough, or
+  have few places (distinct x). A curve without earlier predictions gets its interval from this alone.
+- This curve: the procedure (forms, loss, weights) is refitted to the points up to an earlier x, the origin, and its
+  errors beyond the origin are measured: rolling-origin evaluation (Tashman 2000). Each origin gives one error per unit
+  distance, measured at about the requested distance. Its weight halves for every octave that it lies earlier.
 
-Their mean square, in which other curves weigh as much as `PRIOR_ORIGINS` origins, is the scale of a Student's t with
-`FREEDOM` degrees of freedom: a moderated variance (Smyth 2004). Where origins missed to one side, the
-interval leans there. Resampling inside one analysis cannot give this: errors beyond the data are bias of the form, not
-scatter of the points.
+Their mean square, in which other curves weigh as much as `PRIOR_ORIGINS` origins, is the squared scale of a Student's t
+with `FREEDOM` degrees of freedom: a moderated variance (Smyth 2004). Where the errors were mostly to one side, the
+interval is longer on that side. Resampling one analysis cannot give such an interval, because errors beyond the data
+are bias of the form, not scatter of the points.
 
-Where several forms are given, the law is the median of their log predictions, every form with the same weight. None is
-chosen by the record, which would then flatter it (the winner's curse). The constants were set on one half of the curves
+With several forms, the law is the median of their log predictions, all with equal weight. None is chosen by its earlier
+errors, because these would then look too small (the winner's curse). The constants were set on one half of the curves
 that `tools/extrapolation_split.csv` lists; `tools/measure_extrapolation.py` measures coverage on any published curves.
 """
 
@@ -35,45 +36,48 @@ from bench.laws.forms import M3, M4, POWER_FLOOR, ZHAI, Form
 from bench.laws.roughness import FAR, far_off, roughness
 
 BENDING: tuple[Form, ...] = (POWER_FLOOR, ZHAI, M3, M4)
-"""Forms of one input that bend. bnsl1 in place of power-floor missed 1.1 to 1.2 times as much."""
-MIN_PLACES = 4  # distinct x that an interval beyond them takes, and an origin
-PRIOR_ORIGINS = 2.0  # the weight of other curves, in origins of this one
-PRIOR_SLOPE, PRIOR_ROUGHNESS = 0.2, 0.8  # rates of other curves, per unit of their slope and of their roughness,
-PRIOR_PLACES = 8  # at this many places; in proportion to 1 / (places - 2)
-FREEDOM = 3  # of misses in units of their scale
-LEAN = 0.25  # log of the factor on the half-width to the side where all origins missed
+"""Forms of one input whose curve bends in log-log coordinates. With bnsl1 in place of power-floor, predictions missed
+1.1 to 1.2 times as much."""
+MIN_PLACES = 4  # distinct x that an origin needs, and the data for an interval beyond them
+PRIOR_ORIGINS = 2.0  # the weight of other curves, in units of one origin of this curve
+PRIOR_SLOPE, PRIOR_ROUGHNESS = 0.2, 0.8
+"""Errors per unit distance on other curves, per unit of their slope and of their roughness."""
+PRIOR_PLACES = 8  # the number of places at which they hold; they are in proportion to 1 / (places - 2)
+FREEDOM = 3  # degrees of freedom of Student's t for errors in units of their scale
+LEAN = 0.25  # log of the factor on the half-width on one side, if all origins missed to that side
 MAX_ORIGINS = 14
 ORIGINS_PER_OCTAVE = 2
-MIN_DISTANCE = 0.3  # of log x, about half an octave: errors nearer by are scatter, not extrapolation
-WINDOW = (0.7, 1.3)  # of the requested distance: held-out points that are judged
-SAME_PLACE = 1e-9  # of log x
+MIN_DISTANCE = 0.3  # log distance, about half an octave: errors at smaller distances are scatter, not extrapolation
+WINDOW = (0.7, 1.3)  # held-out points within these multiples of the requested distance are judged
+SAME_PLACE = 1e-9  # difference of log x up to which two x count as equal
 POINTS_HALF_LIFE = 2.0  # octaves: the earliest points say least about what comes next (Choshen et al. 2024)
-ORIGINS_HALF_LIFE = 1.0  # octaves
-IMPROVEMENT = 0.9  # rate of the next error / mean rate of the record, whose origins saw fewer points
-STARTS = 60
-REACH = 10.0  # times the data, up to which laws are asked what a value takes
-GRID = 241  # places at which they are asked
-MAX_BINS = 200  # of log x, that a longer table is averaged over
+ORIGINS_HALF_LIFE = 1.0  # octaves over which the weight of an origin halves
+IMPROVEMENT = 0.9  # ratio of the next error per unit distance to that of the origins, which had fewer points
+STARTS = 60  # starting points of each form's fit
+REACH = 10.0  # the x that a given y takes is searched up to this many times the largest x of the data
+GRID = 241  # grid points of that search
+MAX_BINS = 200  # a longer table is averaged over this many bins of log x
 
 
 def misses_quantile(level: float) -> float:
-    """Two-sided quantile of misses in units of their scale."""
+    """Return the two-sided quantile of extrapolation errors in units of their scale (Student's t)."""
     return float(special.stdtrit(FREEDOM, 0.5 + level / 2))
 
 
 def place(x: np.ndarray) -> np.ndarray:
-    """The places of points on the way to larger scale, (n,): x, or the product of the first two inputs."""
+    """Return the scale of each point, (n,): x or, for several inputs, the product of the first two. "Earlier" and
+    "beyond" refer to it."""
     return np.prod(np.atleast_2d(x)[:2], axis=0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExtrapolationPrior:
-    """Properties of points by which other curves like them say how far off extrapolations are.
+    """Properties of a curve's points from which its extrapolation error is predicted, as measured on other curves.
 
     Attributes:
         places: number of distinct x.
-        slope: |d log y / d log x| of each form one octave beyond them.
-        roughness: rms miss of log y by the line between its neighbours, in standard deviations of one place.
+        slope: for each form, |d log y / d log x| one octave beyond the points.
+        roughness: of log y (`roughness.roughness`); with several inputs, rms of the residuals of the fits.
     """
 
     places: int
@@ -82,7 +86,7 @@ class ExtrapolationPrior:
 
     @property
     def usual_rate(self) -> float:
-        """Rms error of log y per unit of log distance, of other curves like this."""
+        """Rms error of log y per unit of log distance that is usual for curves with these properties."""
         slope = float(np.median(list(self.slope.values())))
         rate = float(np.hypot(PRIOR_SLOPE * slope, PRIOR_ROUGHNESS * self.roughness))
         return rate * (PRIOR_PLACES - 2) / max(1, self.places - 2)
@@ -93,15 +97,16 @@ class ExtrapolationPrior:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForecastOrigin:
-    """The error of a procedure that saw the points up to `end`.
+    """An origin, from which later points are predicted: the errors that the procedure makes beyond `end`, if it is
+    fitted to the points up to there.
 
     Attributes:
         end: largest place fitted.
-        points: how many were.
-        octaves: how far it lies before the end of the data.
-        prior: what these points showed.
-        distance: log distance of every group mean beyond it.
-        error: log observed - log predicted, of each form, there.
+        points: number of points fitted.
+        octaves: distance from `end` to the end of the data.
+        prior: properties of the fitted points.
+        distance: log distance beyond `end` of every later group mean, (groups,).
+        error: for each form, log observed - log predicted at these group means, (groups,).
     """
 
     end: float
@@ -113,16 +118,17 @@ class ForecastOrigin:
 
     @cached_property
     def errors(self) -> np.ndarray:
-        """Error of the prediction, which is the median over forms."""
+        """Errors of the prediction, which is the median over forms, (groups,)."""
         return np.median(list(self.error.values()), axis=0)
 
     def nearest(self, distance: float) -> tuple[float, float]:
-        """Distance and error of the group mean nearest to a log distance."""
+        """Return (log distance, error) of the group mean that is nearest to a log distance."""
         at = int(np.abs(self.distance - distance).argmin())
         return float(self.distance[at]), float(self.errors[at])
 
     def rates(self, distance: float) -> tuple[np.ndarray, float]:
-        """Errors per unit of log distance at about `distance`, or at the farthest there is; and where that was."""
+        """Return the errors per unit of log distance of the group means at about `distance`, or at the largest distance
+        if none is that far, and the distance that was used."""
         top = min(distance, float(self.distance.max()))
         near = (self.distance >= WINDOW[0] * top) & (self.distance <= WINDOW[1] * top)
         if not near.any():
@@ -132,7 +138,13 @@ class ForecastOrigin:
 
 @dataclass(frozen=True, kw_only=True)
 class PastError:
-    """How far off a procedure was `factor` times beyond each of `origins`: `median_error`, relative."""
+    """How far off predictions were that were made from earlier origins, that is, from the points up to an earlier x.
+
+    Attributes:
+        origins: number of origins.
+        factor: how many times beyond the origin the errors were measured (median).
+        median_error: relative error.
+    """
 
     origins: int
     factor: float
@@ -141,17 +153,18 @@ class PastError:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Bands:
-    """Intervals of y at several x, (n, 2) each: within <= total <= one_run, as sets. NaN where nothing supports one.
+    """Predictions and three intervals of y at each of n values of x. Intervals are (n, 2), each contained in the next;
+    NaN where the data support none.
 
-    Beyond the data, past misses alone make `total`: they hold the noise of the fit, and resampling a few points gives
-    intervals that are now too narrow, now absurdly wide.
+    Beyond the data, `total` comes from extrapolation errors alone: they include the noise of the fit, and resampling a
+    few points gives intervals that are sometimes too narrow and sometimes absurdly wide.
 
     Attributes:
         y: predictions, (n,).
-        within: by resampling, inside the data: noise and, where several forms were resampled, their difference.
-        total: that and the spread of forms inside; past misses beyond.
-        one_run: what one more run would measure, total and the scatter of points.
-        reach: how many times beyond the largest point (below 1: below the smallest), 1 inside.
+        within: inside the data, by resampling: noise and, where several forms were resampled, their disagreement.
+        total: inside the data, also the spread of the forms; beyond, extrapolation errors.
+        one_run: for the result of one more run: `total` and the scatter of single runs.
+        reach: (n,), x divided by the largest x of the data, beyond it; x divided by the smallest, below that; 1 inside.
     """
 
     y: np.ndarray
@@ -161,7 +174,7 @@ class Bands:
     reach: np.ndarray
 
     def with_those_of(self, other: Bands, *, top: float) -> Bands:
-        """The least intervals that contain these and the others', up to `top`; y is that of these."""
+        """Return bands with the smallest intervals that contain both these and the others, cut at `top`; y is kept."""
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in ("within", "total", "one_run"))
         return replace(
             self,
@@ -174,15 +187,15 @@ class Bands:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Forecast:
-    """A prediction beyond the data with the record of the procedure that makes it.
+    """A law that predicts beyond the data, with the errors that its procedure made from earlier origins.
 
     Attributes:
         fits: to all points, one per form.
         origins: latest first.
-        prior: what all points show.
-        scatter: standard deviation of one run's log y: between runs at one place, and roughness, which weighs as much
-            as `PRIOR_ORIGINS` further runs.
-        withheld: why it says nothing beyond the points, whatever they show; None where it does.
+        prior: properties of all points.
+        scatter: standard deviation of one run's log y. It is estimated from runs at one place, and from roughness,
+            which weighs as much as `PRIOR_ORIGINS` further runs.
+        withheld: the reason why there is no interval beyond the points, whatever they show; None if there is none.
     """
 
     fits: tuple[FormFit, ...]
@@ -193,17 +206,18 @@ class Forecast:
 
     @property
     def answers(self) -> bool:
-        """Whether there is an interval beyond the points."""
+        """Whether the law gives intervals beyond the points."""
         return self.withheld is None and self.prior.places >= MIN_PLACES
 
     @cached_property
     def grid(self) -> np.ndarray:
-        """x of the only input, where it is asked what a value takes: the data, and `REACH` times them if it answers."""
+        """Values of x among which the x of a given y is searched: the range of the data, and up to `REACH` times beyond
+        it if the law gives intervals there."""
         first, last = self.fits[0].range
         return np.geomspace(first, last * (REACH if self.answers else 1.0), GRID)
 
     def of(self, forms: Sequence[Form]) -> Forecast:
-        """The forecast by some of the forms."""
+        """Return the same forecast made with some of the forms only."""
         names = {form.name for form in forms}
         origins = [
             replace(o, prior=o.prior.of(names), error={n: e for n, e in o.error.items() if n in names})
@@ -218,7 +232,12 @@ class Forecast:
         )
 
     def before(self, number: int) -> Forecast:
-        """The record as it was at the origin of that number: from earlier origins, on points that were seen by then."""
+        """Return the forecast with only those errors that were known at one of its origins: errors of earlier origins,
+        on points up to that one.
+
+        Args:
+            number: index into `origins`.
+        """
         end = self.origins[number].end
         kept = []
         for origin in self.origins[number + 1 :]:
@@ -230,15 +249,16 @@ class Forecast:
         return replace(self, origins=tuple(kept), prior=self.origins[number].prior, withheld=None)
 
     def judging(self, forms: Sequence[Form]) -> tuple[ForecastOrigin, ...]:
-        """Origins from which all of the forms were fitted."""
+        """Return the origins at which all of these forms could be fitted."""
         return tuple(o for o in self.origins if all(form.name in o.error for form in forms))
 
     def log_predict(self, x: np.ndarray) -> np.ndarray:
-        """Median over forms of log y, at x (inputs, n)."""
+        """Return the median over forms of log y at x (inputs, n)."""
         return np.median([made.log_predict(x) for made in self.fits], axis=0)
 
     def distance(self, x: np.ndarray) -> np.ndarray:
-        """Log distance of x (inputs, n) beyond the largest point; 0 inside, negative below the smallest."""
+        """Return the log distance of x (inputs, n) beyond the largest point, (n,); 0 inside the data, negative below
+        the smallest point."""
         asked, seen = np.atleast_2d(x)[:2], self.fits[0].points.x[:2]
         asked, seen = (np.log(np.vstack([v, v.prod(axis=0)])) for v in (asked, seen))
         above, below = asked - seen.max(axis=1, keepdims=True), asked - seen.min(axis=1, keepdims=True)
@@ -246,8 +266,8 @@ class Forecast:
         return np.where(beyond > SAME_PLACE, beyond, np.where(short < -SAME_PLACE, short, 0.0))
 
     def half_width(self, distance: float, *, level: float = LAW_LEVEL) -> float:
-        """Half of the interval of log y at a log distance beyond the data, the geometric mean of its `sides`; 0 inside,
-        NaN below the data and where there are too few places."""
+        """Return the half-width of the interval of log y at a log distance beyond the data: the geometric mean of its
+        two `sides`. 0 inside the data, NaN below them and where the law gives no interval."""
         if distance == 0:
             return 0.0
         if distance < 0 or not self.answers:
@@ -256,19 +276,21 @@ class Forecast:
         return misses_quantile(level) * self.expected_rate(asked) * asked
 
     def sides(self, distance: float, *, level: float = LAW_LEVEL) -> np.ndarray:
-        """How far the interval of log y reaches below and above the prediction, (2,)."""
+        """Return how far the interval of log y extends below and above the prediction, (2,)."""
         half = self.half_width(distance, level=level)
         return half * np.exp(self.lean(max(distance, MIN_DISTANCE)) * np.array([-1, 1])) if half else np.zeros(2)
 
     def expected_rate(self, distance: float) -> float:
-        """Rms error per unit of log distance that other curves and the record, at about `distance`, let one expect."""
+        """Return the expected rms error of log y per unit of log distance, at about `distance`, from other curves and
+        from this curve's origins."""
         known = self._weights.sum()
         record = IMPROVEMENT * self.rate(distance) if len(self.origins) else 0.0
         squares = PRIOR_ORIGINS * self.prior.usual_rate**2 + known * record**2
         return float(np.sqrt(squares / (PRIOR_ORIGINS + known)))
 
     def lean(self, distance: float) -> float:
-        """How far the interval leans to the side where origins missed: from -LEAN, below, to LEAN, above."""
+        """Return how asymmetric the interval is, from -LEAN (longer below) to LEAN (longer above): the log of the
+        factor on its upper side. It depends on the mean error of the origins."""
         expected = self.expected_rate(distance)
         if not len(self.origins) or not expected:
             return 0.0
@@ -276,7 +298,8 @@ class Forecast:
         return LEAN * float(np.clip(bias / expected, -1, 1))
 
     def rate(self, distance: float) -> float:
-        """Mean rms error per unit of log distance at about `distance`, over origins; recent ones count more."""
+        """Return the rms error per unit of log distance at about `distance`, averaged over origins; later ones weigh
+        more."""
         rates = [np.sqrt((origin.rates(distance)[0] ** 2).mean()) for origin in self.origins]
         return float(np.average(rates, weights=self._weights))
 
@@ -285,7 +308,8 @@ class Forecast:
         return 0.5 ** (np.array([origin.octaves for origin in self.origins]) / ORIGINS_HALF_LIFE)
 
     def past_error(self, distance: float) -> PastError:
-        """The record at about a log distance, or at the farthest there is."""
+        """Summarise the errors of predictions from earlier origins at about a log distance, or at the largest distance
+        they have."""
         past = [origin.rates(max(distance, MIN_DISTANCE)) for origin in self.origins]
         missed = [np.sqrt((rates**2).mean()) * top for rates, top in past]
         return PastError(
@@ -295,7 +319,8 @@ class Forecast:
         )
 
     def bands(self, resampled: Resampled | Averaged, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
-        """Predictions at x (inputs, n) with their intervals; `resampled` gives those by resampling."""
+        """Return predictions at x (inputs, n) with their intervals. `resampled`: refits, for the intervals inside the
+        data."""
         centre = self.log_predict(x)
         with np.errstate(divide="ignore"):
             draws = np.log(resampled.predictions(x))
@@ -303,21 +328,27 @@ class Forecast:
         return self.widen(centre, np.maximum((ends - centre[:, None]) * [-1, 1], 0.0), x, level=level)
 
     def widen(self, centre: np.ndarray, noise: np.ndarray, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
-        """Bands about `centre`, log y, (n,). noise: half-widths of sampling noise downwards and upwards, (n, 2)."""
+        """Return intervals around given predictions.
+
+        Args:
+            centre: predicted log y, (n,).
+            noise: half-widths of sampling noise in log y, downwards and upwards, (n, 2).
+            x: (inputs, n).
+        """
         distance = self.distance(x)
-        beyond = np.array([self.sides(float(d), level=level) for d in distance])  # NaN where nothing supports one
+        beyond = np.array([self.sides(float(d), level=level) for d in distance])  # NaN where there is no interval
         every = np.stack([made.log_predict(x) for made in self.fits])
         spread = np.stack([centre - every.min(axis=0), every.max(axis=0) - centre], axis=1)
         inside = (distance == 0)[:, None]
         total = np.where(inside, np.maximum(spread, noise), beyond)
-        noise = np.where(inside, noise, np.nan)  # past misses hold it, and far more
+        noise = np.where(inside, noise, np.nan)  # beyond the data, extrapolation errors include the noise
         one_run = np.hypot(total, misses_quantile(level) * self.scatter)
         within, total, one_run = (np.exp(centre[:, None] + half * [-1, 1]) for half in (noise, total, one_run))
         return Bands(y=np.exp(centre), within=within, total=total, one_run=one_run, reach=np.exp(distance))
 
     def departure(self) -> float | None:
-        """log of the last mean / what the points up to the latest origin gave for it, where that lies outside the
-        interval of one run that they gave; None where it does not."""
+        """Return the prediction error of the last group mean from the latest origin, log observed - log predicted, if
+        it is outside the interval of one run from there; None if it is inside, or without origins."""
         if not self.origins:
             return None
         before, error = self.before(0), float(self.origins[0].errors[-1])
@@ -328,8 +359,14 @@ class Forecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Inverse:
-    """x at which one more run has a value: where the law falls to it, and where the ends of the interval of one run do.
-    0 where that is so at the smallest x that was looked at, infinite where it is not so at any."""
+    """The x at which one more run would have a given y.
+
+    Attributes:
+        x: where the law falls to y.
+        low, high: where the lower and the upper end of the interval of one run fall to y.
+
+    Each is 0 if that is already so at the smallest x searched, and infinite if it is so at none.
+    """
 
     x: float
     low: float
@@ -337,10 +374,14 @@ class Inverse:
 
 
 def reached(x_N: np.ndarray, bands: Bands, wanted: float) -> Inverse:
-    """The x of a value: the law's line and the interval of one run at x, inverted as far as there is one. x ascends.
+    """Return the x at which one more run would have the y `wanted`, by inverting the law and the interval of one run.
 
-    The interval of the law would hold too seldom: the value is one that a run is to have, and a run scatters about the
-    law (results/reference/coverage/extrapolation.md).
+    The interval of the law itself would hold the truth too rarely, because a run scatters about the law
+    (results/reference/coverage/extrapolation.md).
+
+    Args:
+        x_N: ascending.
+        bands: at x_N.
     """
     known = np.isfinite(bands.one_run).all(axis=1)
     curves = np.log(np.stack([bands.y, *bands.one_run.T])[:, known])
@@ -349,11 +390,11 @@ def reached(x_N: np.ndarray, bands: Bands, wanted: float) -> Inverse:
 
 
 def invert(log_x_N: np.ndarray, curves_CN: np.ndarray, wanted_W: np.ndarray) -> np.ndarray:
-    """log x where falling curves first reach `wanted`, (C, W), by linear interpolation: -inf where they begin below,
-    inf where they do not reach it, NaN for a curve that is no number."""
+    """Return the log x where falling curves first reach the values `wanted_W`, (C, W), by linear interpolation; -inf
+    where a curve begins below, inf where it does not reach the value, NaN for a curve with NaN or infinite values."""
     log_x_CW = np.full((len(curves_CN), len(wanted_W)), np.nan)
     for row, curve in enumerate(curves_CN):
-        falling = np.minimum.accumulate(curve)  # once reached, it stays so
+        falling = np.minimum.accumulate(curve)  # only the first time that a value is reached counts
         if np.isfinite(falling).all():
             log_x_CW[row] = np.interp(-wanted_W, -falling, log_x_N, left=-np.inf, right=np.inf)
     return log_x_CW
@@ -367,9 +408,10 @@ def forecast(
     delta: float | None = None,
     half_life: float | None = POINTS_HALF_LIFE,
 ) -> Forecast:
-    """Fit every form that the points allow, to all points and from earlier origins.
+    """Fit every form that the points allow, to all points and to the points up to each earlier origin.
 
     Args:
+        loss, delta: see `fit.fit`.
         half_life: octaves over which the weight of earlier points halves; None: all weigh the same.
 
     Raises:
@@ -394,7 +436,7 @@ def forecast(
 
     main = fitted(data)
     if not main:
-        fit(data, forms[0], max_starts=1)  # raises what prevents a fit
+        fit(data, forms[0], max_starts=1)  # raises the error that says why it cannot be fitted
     origins, seen = [], {len(ends)}
     for step in range(1, MAX_ORIGINS + 1):
         upto = int(np.searchsorted(ends, ends[-1] * 2 ** (-step / ORIGINS_PER_OCTAVE) * (1 + 1e-9), side="right"))
@@ -423,11 +465,11 @@ def forecast(
 
 
 def far_off_runs(points: Points) -> np.ndarray:
-    """Runs of one input that lie far off the others, (n,): alone at an inner place (`interpolation.far_off`), or among
-    three and more at one."""
+    """Return which points of one input are outliers, (n,) bool: all points of an inner x whose middle is one
+    (`roughness.far_off`), and single points far off the median of three or more at the same x."""
     distinct, group = np.unique(np.log(points.x[0]), return_inverse=True)
     log_y, count = np.log(points.y), np.bincount(group)
-    middle = log_y[np.argsort(group)][np.cumsum(count) - 1]  # of a place with one run, which most have in long tables
+    middle = log_y[np.argsort(group)][np.cumsum(count) - 1]  # fast for an x with one run; the others are set below
     several = np.flatnonzero(count > 1)
     if len(several):
         of = np.split(np.argsort(group, kind="stable"), np.cumsum(count)[:-1])
@@ -439,12 +481,12 @@ def far_off_runs(points: Points) -> np.ndarray:
 
 
 def _prior_of(fits: Sequence[FormFit]) -> ExtrapolationPrior:
-    """The prior from the points of some fits."""
+    """Return the properties of the points of these fits that predict their extrapolation error."""
     points = fits[0].points
     means_x, means = _group_means(points)
     if len(points.x) == 1:
         rough = roughness(np.log(means_x[0]), means)
-    else:  # neighbours in place are none: the fit's own residuals instead
+    else:  # with several inputs, points next to each other in place need not be neighbours: use the fit's residuals
         freedom = max(1, len(points) - int(np.median([made.form.size for made in fits])))
         rough = float(np.sqrt((np.median([made.residuals for made in fits], axis=0) ** 2).sum() / freedom))
     end = np.stack([points.x.max(axis=1), points.x.max(axis=1) * 2 ** (1 / len(points.x))], axis=1)
@@ -453,7 +495,7 @@ def _prior_of(fits: Sequence[FormFit]) -> ExtrapolationPrior:
 
 
 def _scatter(points: Points, rough: float) -> float:
-    """Standard deviation of one run's log y."""
+    """Return the standard deviation of one run's log y; see `Forecast.scatter`. `rough`: roughness of the curve."""
     if points.scatter is not None:
         return points.scatter
     _, group = np.unique(points.x, axis=1, return_inverse=True)
@@ -464,7 +506,7 @@ def _scatter(points: Points, rough: float) -> float:
 
 
 def _group_means(points: Points) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct x, (inputs, groups), in order of place; mean log y of each."""
+    """Return the distinct x, (inputs, groups), in order of place, and the mean log y of each, (groups,)."""
     distinct, group = np.unique(points.x, axis=1, return_inverse=True)
     means = np.bincount(group.ravel(), np.log(points.y)) / np.bincount(group.ravel())
     order = np.argsort(place(distinct), kind="stable")
@@ -472,7 +514,7 @@ def _group_means(points: Points) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _condensed(points: Points) -> Points:
-    """A long table of one input as means over narrow bins of log x."""
+    """Return the points, or for a long table of one input, means over narrow bins of log x."""
     if points.x.shape[0] > 1 or len(points) <= MAX_BINS:
         return points
     log_x = np.log(points.x[0])

@@ -1,7 +1,8 @@
-"""One fit and its card: sum (never mean) of a robust loss over log residuals, from many starts.
+"""Fits one form to points: minimises the sum (never the mean) of a robust loss over log residuals, from many starts.
 
-A mean-reduced objective is small, so an optimiser with an absolute tolerance stops before it has moved; published fits
-have been lost that way. Here the sum is minimised by least-squares methods whose tolerances are relative.
+The mean of a loss is small, so an optimiser with an absolute tolerance stops before it has moved; published fits have
+gone wrong that way. Here the sum is minimised by least-squares methods whose tolerances are relative. A fit's card
+holds everything that is needed to judge or repeat it.
 """
 
 from __future__ import annotations
@@ -19,28 +20,29 @@ from bench.core.formatting import compact, plural
 from bench.laws.forms import Form
 
 FTOL = 1e-12  # relative improvement of the objective below which a step counts as none; see `descend`
-REFIT_FTOL = 1e-8  # the same for refits of a bootstrap, whose own scatter is far larger; at 1e-6 processors differ
-MAX_STEPS, MAX_REFIT_STEPS = 250, 200  # of a descent; a start that needs more hardly ever ends lowest
-HEAT, LANES = 30, 4  # steps after which only so many starts of one problem go on, those that lie ahead
+REFIT_FTOL = 1e-8  # the same for bootstrap refits, whose scatter is far larger; at 1e-6, results depend on the CPU
+MAX_STEPS, MAX_REFIT_STEPS = 250, 200  # limits of a descent; a start that needs more steps hardly ever ends lowest
+HEAT, LANES = 30, 4  # after HEAT steps, only the LANES best starts of a problem go on
 SAME_OPTIMUM_RTOL = 1e-6  # two starts agree if their objectives differ by less than this, relatively
-SUBSAMPLE, FINALISTS = 600, 3  # of a larger table, points that all starts see; starts that then see every point
-MEANS = 50  # A larger table has at least so many means: each of a fiftieth of the rows, or of the range of log x.
+SUBSAMPLE, FINALISTS = 600, 3
+"""For a table of more than SUBSAMPLE points: all starts are tried on that many points, then FINALISTS starts on all."""
+MEANS = 50  # `averaged` makes at least this many means: each of at most 1/50 of the rows and of the range of log x
 HUBER_K = 1.345  # Huber's constant: 95 % efficiency under normal noise
-CHINCHILLA_DELTA = 1e-3
+CHINCHILLA_DELTA = 1e-3  # Huber's threshold for the form `chinchilla`, as published (Hoffmann et al. 2022)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Points:
-    """Data of a fit.
+    """The data of a fit.
 
     Attributes:
-        x: (inputs, n).
-        y: (n,); all positive.
-        cluster: the independent run (trunk) that each point was read from.
+        x: (inputs, n), all positive.
+        y: (n,), all positive.
+        cluster: (n,), the independent training run (trunk) that each point comes from; points of one trunk share noise.
         dropped: rows that were left out, with the reason.
-        labels: categorical columns beside the points.
-        share: whether y is a share (1 - accuracy), which ends at 1.
-        scatter: of one row, a standard deviation of log y, where points are means of rows; None where they are rows.
+        labels: categorical columns of the table by name, (n,) each.
+        share: whether y is an error rate (1 - accuracy), which is at most 1.
+        scatter: standard deviation of log y of a single row, where points are means of rows; None where they are rows.
     """
 
     x: np.ndarray
@@ -55,6 +57,7 @@ class Points:
         return len(self.y)
 
     def take(self, chosen: np.ndarray) -> Points:
+        """Return some of the points, without their labels. `chosen`: indices, or a mask."""
         return Points(
             x=self.x[:, chosen],
             y=self.y[chosen],
@@ -64,12 +67,13 @@ class Points:
         )
 
     def averaged(self) -> Points:
-        """Means of neighbours along the only input, of equal numbers of rows of one trunk each: a law of thousands of
-        rows takes hours, and its place is as certain from their means. Points that share no trunk share no noise."""
+        """Return means over neighbouring rows along the only input, each mean over rows of a single trunk (or over any
+        rows, where every row has a trunk of its own). Fitting thousands of rows would take hours, and means determine
+        the law as precisely."""
         log_x, log_y = np.log(self.x[0]), np.log(self.y)
         _, trunk = np.unique(self.cluster, return_inverse=True)
         alone = np.bincount(trunk).max() == 1
-        trunk = np.zeros_like(trunk) if alone else trunk  # runs of their own may be averaged with each other
+        trunk = np.zeros_like(trunk) if alone else trunk  # independent runs may be averaged with each other
         order = np.lexsort((log_x, trunk))
         most, width = -(-len(self) // MEANS), (log_x.max() - log_x.min()) / MEANS
         first, of = order[0], np.zeros(len(self), dtype=int)
@@ -94,14 +98,19 @@ class Points:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FormFit:
-    """A fitted law and its card.
+    """A fitted law, and how the fit went.
 
     Attributes:
-        theta, scale: internal parameters; `parameters` are in the user's units.
-        loss, delta: "huber" with its threshold on log residuals, "squares" or "absolute".
-        objective, objective_at_start: sums over points, at the end and at the best start.
-        starts, agree: how many starts were tried, how many ended at the same objective.
-        gradient: largest component of the gradient of the objective at the end.
+        theta: internal parameters of the form.
+        scale: (inputs,), by which x is divided before it is passed to the form.
+        parameters: by name, in the user's units.
+        loss: "huber", "squares" or "absolute".
+        delta: Huber's threshold on log residuals.
+        objective: sum of the loss over points, at the optimum.
+        objective_at_start: the same at the start that led to the optimum.
+        starts: how many starting points were tried.
+        agree: how many of them ended at the same objective.
+        gradient: largest component of the gradient of the objective at the optimum.
         rms: root mean square of the log residuals.
     """
 
@@ -120,26 +129,26 @@ class FormFit:
     points: Points
 
     def log_predict(self, x: np.ndarray) -> np.ndarray:
-        """log y at x (one row per input), in the user's units."""
-        with np.errstate(over="ignore"):  # as in `fit`
+        """Return log y at x (one row per input), in the user's units."""
+        with np.errstate(over="ignore"):  # a parameter that the points do not determine may overflow, as in `fit`
             return self.form.log_predict(self.theta, np.atleast_2d(x) / self.scale[:, None])
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """y at x (one row per input, or a vector for one input)."""
+        """Return y at x (one row per input, or a vector for one input)."""
         return np.exp(self.log_predict(x))
 
     @property
     def residuals(self) -> np.ndarray:
-        """log observed - log predicted."""
+        """Log observed - log predicted y, (n,)."""
         return np.log(self.points.y) - self.log_predict(self.points.x)
 
     @property
     def range(self) -> tuple[float, float]:
-        """Smallest and largest first input."""
+        """Smallest and largest value of the first input."""
         return float(self.points.x[0].min()), float(self.points.x[0].max())
 
     def card(self) -> dict[str, object]:
-        """Everything needed to judge or repeat the fit, as JSON types."""
+        """Return everything that is needed to judge or repeat the fit, as JSON types."""
         return {
             "form": self.form.name,
             "formula": self.form.formula,
@@ -162,7 +171,8 @@ class FormFit:
 
 
 def loss_sum(residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarray | float = 1.0) -> Any:
-    """Sum of the loss over the last axis. Huber: r²/2 within delta, delta |r| - delta²/2 beyond."""
+    """Return the sum of the loss over the last axis. Huber's is r²/2 up to |r| = delta, and delta |r| - delta²/2 beyond
+    it."""
     size = np.abs(residuals)
     if loss == "squares":
         each = size**2 / 2
@@ -173,7 +183,7 @@ def loss_sum(residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarr
     return (weight * each).sum(axis=-1)
 
 
-@np.errstate(over="ignore")  # of a parameter that the points do not determine
+@np.errstate(over="ignore")  # a parameter that the points do not determine may overflow
 def fit(
     points: Points,
     form: Form,
@@ -184,13 +194,15 @@ def fit(
     max_starts: int = 400,
     ftol: float = FTOL,
 ) -> FormFit:
-    """Fit a form.
+    """Fit a form to points, from a grid of starts.
 
     Args:
         loss: "huber", "squares" or "absolute".
-        delta: Huber's threshold; by default 1.345 robust standard deviations of a pilot fit's residuals.
-        weight: of every point, (n,); equal by default. Scaled to a mean of 1.
-        ftol: where a descent ends; see `descend`.
+        delta: Huber's threshold on log residuals; by default 1.345 robust standard deviations of a pilot fit's
+            residuals.
+        weight: of every point, (n,); equal by default. It is scaled to a mean of 1.
+        max_starts: a larger grid of starts is thinned to this many.
+        ftol: relative improvement at which a descent ends; see `descend`.
 
     Raises:
         UserError: as many parameters as points or more, or values that are not positive.
@@ -256,7 +268,8 @@ def fit(
 
 
 def _subsample(x: np.ndarray) -> np.ndarray:
-    """Points that every start is tried on: all, or of a large table a fixed draw and the ends of each input."""
+    """Return the indices of the points that every start is tried on: all points, or for a large table a fixed random
+    sample and the ends of each input."""
     number = x.shape[1]
     if number <= SUBSAMPLE:
         return np.arange(number)
@@ -265,10 +278,10 @@ def _subsample(x: np.ndarray) -> np.ndarray:
 
 
 def check(points: Points, form: Form) -> None:
-    """Refuse what cannot be fitted.
+    """Check that a form can be fitted to points.
 
     Raises:
-        UserError: too few points, or values that are not positive and finite.
+        UserError: too few points or distinct values of x, or values that are not positive and finite.
     """
     if len(points) <= form.size:
         raise UserError(
@@ -284,7 +297,7 @@ def check(points: Points, form: Form) -> None:
 
 
 def _natural(form: Form, theta: np.ndarray, scale: np.ndarray) -> Mapping[str, float]:
-    with np.errstate(over="ignore", invalid="ignore"):  # a flat law's factor on x may be anything
+    with np.errstate(over="ignore", invalid="ignore"):  # where y does not depend on x, the scale of x is undetermined
         return form.natural(theta, scale)
 
 
@@ -310,18 +323,19 @@ def descend(
     steps: int = MAX_STEPS,
     rivals: bool = False,
 ) -> np.ndarray:
-    """Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
+    """Minimise the loss by Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
 
     Args:
-        x: (inputs, n), shared.
+        x: (inputs, n), shared by all problems.
         log_y: (batch or 1, n).
         start: (batch, parameters).
-        weight: (batch or 1, n), of points.
-        ftol: a descent ends after three steps in a row (one, from REFIT_FTOL on) that improve its sum by less than this
-            fraction. There is no absolute tolerance.
-        rivals: the problems are starts of one; those that lie behind after `HEAT` steps go no further.
+        weight: of points, (batch or 1, n).
+        ftol: a descent ends after three successive steps (one, if ftol is REFIT_FTOL or more) that improve its sum by
+            less than this fraction. There is no absolute tolerance.
+        steps: limit on the number of steps.
+        rivals: whether the problems are starts of a single one; after `HEAT` steps only the best go on.
 
-    Returns: (batch, parameters).
+    Returns: theta where each descent ended, (batch, parameters).
     """
     end = np.array(start, dtype=float)
     batch, size = end.shape
@@ -330,7 +344,7 @@ def descend(
     damping, quiet = np.full(batch, 1e-3), np.zeros(batch, dtype=int)
     residuals = _residuals(form, x, targets, end)
     value = loss_sum(residuals, loss=loss, delta=delta, weight=importance)
-    active = np.arange(batch)  # problems that have not converged; the others are left alone
+    active = np.arange(batch)  # problems that have not converged yet
     patience = 3 if ftol < REFIT_FTOL else 1
     for number in range(steps):
         if rivals and number == HEAT and len(active) > LANES:
@@ -361,15 +375,15 @@ def descend(
 def objectives(
     form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, weight: np.ndarray, loss: str, delta: float
 ) -> np.ndarray:
-    """Objective of every problem of a batch, (batch,)."""
+    """Return the objective of every problem of a batch, (batch,)."""
     return loss_sum(_residuals(form, x, log_y, theta), loss=loss, delta=delta, weight=weight)
 
 
 def _polish(
     form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, loss: str, delta: float, weight: np.ndarray
 ) -> np.ndarray:
-    """A trust-region method from the best end: re-weighting converges slowly when most residuals exceed delta. Only for
-    equal weights."""
+    """Improve theta by a trust-region method, because re-weighting converges slowly when most residuals exceed delta.
+    With unequal weights, theta is returned as it is."""
     if (weight != 1).any():
         return theta
     try:
@@ -393,12 +407,13 @@ def _polish(
 
 
 def _parameters_first(theta: np.ndarray) -> np.ndarray:
-    """(p,) as it is; (batch, p) -> (p, batch, 1), as forms take it."""
+    """Return theta in the shape that forms take: (p,) unchanged, (batch, p) as (p, batch, 1)."""
     return theta if theta.ndim == 1 else theta.T[:, :, None]
 
 
 def _residuals(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """log predicted - log observed, clipped: a start may wander far off, and then loses to the others."""
+    """Return log predicted - log observed y, clipped, because a descent may leave the range of floating point; it then
+    loses to the other starts."""
     with np.errstate(all="ignore"):
         predicted = form.log_predict(_parameters_first(theta), x)
         errors = predicted - log_y
@@ -406,7 +421,7 @@ def _residuals(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray) 
 
 
 def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Derivatives of log y by the parameters, (..., n, parameters)."""
+    """Return the derivatives of log y by the internal parameters, clipped, (..., n, parameters)."""
     with np.errstate(all="ignore"):
         derivatives = form.jacobian(_parameters_first(theta), x)
         derivatives = np.clip(
@@ -416,14 +431,14 @@ def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
 
 
 def jacobian(made: FormFit) -> np.ndarray:
-    """Derivatives of log y by the internal parameters at every point, (points, parameters)."""
+    """Return the derivatives of log y by the internal parameters, at every point of a fit, (points, parameters)."""
     return _jacobian(made.form, made.points.x / made.scale[:, None], made.theta)
 
 
 def _gradient(
     form: Form, theta: np.ndarray, x: np.ndarray, residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarray
 ) -> float:
-    """Largest component of the gradient of `loss_sum` by the parameters."""
+    """Return the largest absolute component of the gradient of `loss_sum` by the internal parameters."""
     influence = {"squares": residuals, "absolute": np.sign(residuals)}
     slope = influence.get(loss, np.clip(residuals, -delta, delta))
     return float(np.abs(_jacobian(form, x, theta).T @ (weight * slope)).max())

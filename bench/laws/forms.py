@@ -5,7 +5,7 @@ positive parameter is fitted as its logarithm, so no constraint can be violated.
 
 A form computes one curve (theta of shape (p,), x of shape (inputs, n)) or a batch of them (theta (p, batch, 1)): it
 indexes theta by its first axis and leaves the rest to broadcasting. x is divided by `scale` (the geometric mean of the
-data) before a form sees it; `natural` gives parameters in the user's units back.
+data) before it is passed to a form; `natural` converts theta back to parameters in the user's units.
 
 Sources: power with floor, Hoffmann et al. 2022 (arXiv 2203.15556); zhai, Zhai et al. 2021 (2106.04560); m3 and m4,
 Alabdulmohsin et al. 2022 (2209.06640); bnsl1, Caballero et al. 2022 (2210.14891); repeated, Muennighoff et al. 2023
@@ -26,19 +26,20 @@ Theta = np.ndarray
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """A law y = f(x).
+    """The functional form of a law y = f(x), with what a fit needs.
 
     Attributes:
-        name, formula: as printed. `parameters` are the natural names, in the order of theta.
+        name, formula: as printed.
+        parameters: names of the parameters, in the order of theta.
         log_predict: (theta, x) -> log y, shape (n,) or (batch, n).
-        jacobian: the same -> derivatives of log y, (..., n, parameters).
-        starts: (x, y) -> starting points, a grid.
-        natural: (theta, scale per input) -> parameters in the user's units.
+        jacobian: (theta, x) -> derivatives of log y by theta, (..., n, parameters).
+        starts: (x, y) -> a grid of starting points for theta.
+        natural: (theta, scale per input) -> parameters by name, in the user's units.
         inputs: number of independent variables.
         scaled_like: for each input, the input whose scale it shares; () where each has its own.
-        limit: natural parameters -> y for x without end.
-        decay: natural parameters -> exponent with which y - limit falls there; None where that is 1 for all parameters
-            (m3) or lies behind a break. Forms can be compared by both.
+        limit: natural parameters -> limit of y as x goes to infinity. None for a form without one.
+        decay: natural parameters -> exponent with which y - limit falls as x goes to infinity; None where that is 1 for
+            all parameters (m3) or lies behind a break. `limit` and `decay` make different forms comparable.
     """
 
     name: str
@@ -59,13 +60,13 @@ class Form:
 
 
 def log_sum(*terms: np.ndarray) -> np.ndarray:
-    """log of a sum of exponentials, without overflow."""
+    """Return log(exp(a) + exp(b) + …) of the terms, without overflow."""
     top = reduce(np.maximum, terms)
     return top + np.log(sum(np.exp(term - top) for term in terms))
 
 
 def columns(*derivatives: np.ndarray) -> np.ndarray:
-    """Derivatives by parameter, along a new last axis."""
+    """Stack derivatives, one array for each parameter, along a new last axis."""
     side_by_side = np.empty((*np.broadcast_shapes(*(np.shape(d) for d in derivatives)), len(derivatives)))
     for number, derivative in enumerate(derivatives):
         side_by_side[..., number] = derivative
@@ -73,14 +74,14 @@ def columns(*derivatives: np.ndarray) -> np.ndarray:
 
 
 def log_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Least-squares line through (log x, log y): intercept, slope."""
+    """Return (intercept, slope) of the least-squares line through (log x, log y)."""
     lx, ly = np.log(x[0]), np.log(y)
     slope = float(np.cov(lx, ly, bias=True)[0, 1] / max(float(lx.var()), 1e-12))
     return float(ly.mean() - slope * lx.mean()), slope
 
 
 def floors(y: np.ndarray) -> tuple[float, ...]:
-    """Starting floors: fractions of the smallest value, down to practically none."""
+    """Return starting values for the log of a floor: fractions of the smallest y, down to practically 0."""
     return tuple(float(np.log(y.min() * f)) for f in (0.001, 0.3, 0.7, 0.9, 0.98))
 
 
@@ -190,18 +191,19 @@ M3 = Form(
         "g": float(np.exp(t[1]) / s[0]),
         "c": float(np.exp(t[2])),
     },
-    limit=lambda p: float(np.exp(np.log(p["b"]) + p["c"] * np.log(p["g"]))),  # either factor may leave the range
+    limit=lambda p: float(np.exp(np.log(p["b"]) + p["c"] * np.log(p["g"]))),  # a factor alone may overflow or underflow
 )
 
 
 NEWTON_STEPS = 60
-NEWTON_RTOL = 1e-7  # of a step: the error it leaves is of the order of its square
-NEWTON_TOGETHER = 2  # steps that all places take; half of them are there by then, and the rest go on alone
+NEWTON_RTOL = 1e-7  # relative size of the last step; the error that remains is of the order of its square
+NEWTON_TOGETHER = 2  # steps that are made for all x; half of them have converged by then, and only the rest go on
 
 
 def _m4_solve(t: Theta, x: np.ndarray) -> np.ndarray:
-    """u at every x. With w = e0 - e and y = e + w s(u), s the logistic function, M4 reads h(u) = t where
-    h(u) = log s(u) - a log s(-u); h increases and bends one way only, so Newton's method converges from anywhere."""
+    """Solve the law M4 for u at every x. With w = e0 - e and y = e + w s(u), s the logistic function, the law becomes
+    h(u) = t with h(u) = log s(u) - a log s(-u) and t a function of x. Newton's method converges from any start, because
+    h increases and its curvature has one sign."""
     a = np.exp(np.clip(t[3], -12.0, 6.0))
     wanted = t[2] - np.exp(t[4]) * np.log(x[0]) - (1 - a) * t[1]
     shape = np.broadcast_shapes(np.shape(wanted), np.shape(a))
@@ -221,7 +223,7 @@ def _m4_solve(t: Theta, x: np.ndarray) -> np.ndarray:
             solved[left] = u
         if number + 1 < NEWTON_TOGETHER:
             continue
-        moving = np.abs(step) >= NEWTON_RTOL * (1 + np.abs(u))  # what is no number will not become one
+        moving = np.abs(step) >= NEWTON_RTOL * (1 + np.abs(u))  # False for NaN, which would never converge
         if not moving.any():
             break
         left = np.flatnonzero(moving) if left is None else left[moving]
@@ -277,7 +279,7 @@ def _break_starts(x: np.ndarray, y: np.ndarray) -> Iterator[Theta]:
 
 
 def _break_predict(t: Theta, x: np.ndarray) -> np.ndarray:
-    f = np.exp(np.clip(t[5], -6.0, 6.0))  # a sharper bend than this is a corner
+    f = np.exp(np.clip(t[5], -6.0, 6.0))  # beyond this, the bend is practically a corner
     bend = np.logaddexp(0.0, (np.log(x[0]) - t[4]) / f)
     return log_sum(t[0], t[1] - t[2] * np.log(x[0]) - t[3] * f * bend)
 
@@ -350,9 +352,10 @@ CHINCHILLA = Form(
 
 
 def _effective_passes(t: Theta, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Effective samples of D with repeats, as a multiple of U, and the derivative by log R*.
+    """Return D' / U, the effective number of samples as a multiple of the unique samples U, and its derivative by
+    log R*.
 
-    U + U R* (1 - exp(-R / R*)), R = D / U - 1 repeats: the value of a repeat decays with R*.
+    D' = U + U R* (1 - exp(-R / R*)), where R = D / U - 1 is the number of repeats; R* says how fast their value decays.
     """
     decay = np.exp(t[5])
     repeats = np.maximum(x[1] / x[2] - 1, 0.0) / decay
@@ -390,19 +393,21 @@ REPEATED = Form(
     natural=lambda t, s: {**CHINCHILLA.natural(t[:5], s), "R": float(np.exp(t[5]))},
 )
 MAX_EPOCHS = 4.0
-"""Times that a sample is seen above which samples repeat, and a law needs a term for it: up to four epochs were worth
-nearly as much as new data for language models (Muennighoff et al. 2023)."""
+"""Number of epochs above which a law needs a term for repeated data: for language models, repeated data were worth
+nearly as much as new data up to four epochs (Muennighoff et al. 2023)."""
 
 
 FIRST, SECOND = 1.0, float(np.e)
-"""Second input of a two-family law: its logarithm is the indicator of the second family."""
+"""Second input of a two-family law, for a point of the first or the second family: its logarithm is the indicator (0 or
+1) of the second family."""
 
 
 def two_families(form: Form) -> Form:
-    """`form` for two families that differ by a factor k on compute: the second needs k times as much for the same y."""
+    """Return `form` extended to two families that differ by a factor k on compute: the second family needs k times as
+    much for the same y."""
 
     def own(t: Theta, x: np.ndarray) -> np.ndarray:
-        """Compute of the first family that is worth as much, (1, ...)."""
+        """Return the compute with which the first family reaches the same y, (1, ...)."""
         return np.exp(np.clip(np.log(x[0]) - t[-1] * np.log(x[1]), -700, 700))[None]
 
     def jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
@@ -444,7 +449,7 @@ FORM_NAMES: dict[str, tuple[str, str]] = {
     "repeated": ("Chinchilla law with repeated data", "Muennighoff et al. 2023, 2305.16264"),
     "isoflop": ("isoFLOP profiles", "approach 2 of Hoffmann et al. 2022, 2203.15556"),
 }
-"""Forms that --form takes: name, source (arXiv)."""
+"""For each value of --form: the form's full name, and its source (arXiv)."""
 
 
 def form_name(form: str) -> str:

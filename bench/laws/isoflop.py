@@ -1,4 +1,5 @@
-"""Compute-optimal size from isoFLOP curves: the minimum of each budget's curve, and a power law through the minima."""
+"""Compute-optimal model size from isoFLOP curves (loss over size at one compute budget): the minimum of each budget's
+curve, and a power law through the minima."""
 
 from __future__ import annotations
 
@@ -14,18 +15,18 @@ from bench.core.errors import UserError
 from bench.core.formatting import compact
 from bench.laws.bootstrap import LAW_LEVEL
 
-SUBDIVISIONS = 25  # points per gap between neighbouring sizes (Porian et al. 2024)
-MIN_MINIMA, MIN_SIZES = 3, 4
-ONE_SIZE = 0.01  # relative difference up to which sizes are one: counted otherwise, or read off a figure
+SUBDIVISIONS = 25  # grid points between neighbouring sizes (Porian et al. 2024)
+MIN_MINIMA, MIN_SIZES = 3, 4  # budgets with a minimum that a fit needs, and sizes that a budget needs
+ONE_SIZE = 0.01  # sizes that differ relatively by less are one: counted in another way, or read off a figure
 NOISE_AT = ((3.0, 0.002), (7.0, 0.05))
-"""Standard deviation of a loss between seeds, at two losses, interpolated in logarithms (Porian et al. 2024). Assumed
-of every table: repeats in it are averaged, not used to estimate the noise. Where the minima scatter about their line by
-more than it explains, that scatter widens the intervals."""
+"""Standard deviation of a loss between seeds: (loss, standard deviation) at two losses, interpolated in logarithms
+(Porian et al. 2024). It is assumed for every table: repeats in it are averaged, not used to estimate the noise. Where
+the minima scatter about their line by more than it explains, that scatter widens the intervals."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Minimum:
-    """The best size at one budget. `spread` is the standard deviation of log size under seed noise."""
+    """The best size at one compute budget, and its loss. `spread`: standard deviation of log size under seed noise."""
 
     budget: float
     size: float
@@ -35,10 +36,15 @@ class Minimum:
 
 @dataclass(frozen=True, kw_only=True)
 class IsoFlop:
-    """size* = coefficient × budget^exponent, with the interval of the exponent under seed noise, or under the scatter
-    of the minima about the line where that says more.
+    """The law size* = coefficient × budget^exponent of the best size.
 
-    `lines` holds (exponent, log coefficient) of every draw.
+    Attributes:
+        low, high: interval of the exponent under seed noise, or under the scatter of the minima about the line, if that
+            is larger.
+        minima: one for each budget that was used.
+        dropped: budgets that were left out, with the reason.
+        draws: number of simulated repetitions.
+        lines: (exponent, log coefficient) of every repetition, (draws, 2).
     """
 
     exponent: float
@@ -52,11 +58,11 @@ class IsoFlop:
     lines: np.ndarray
 
     def predict(self, budget: float) -> float:
-        """Best size at a budget."""
+        """Return the best size at a budget."""
         return float(self.coefficient * budget**self.exponent)
 
     def interval(self, budget: float) -> tuple[float, float]:
-        """Interval of the best size at a budget."""
+        """Return the interval of the best size at a budget."""
         sizes = np.exp(self.lines @ (np.log(budget), 1.0))
         low, high = np.quantile(sizes, [0.5 - self.level / 2, 0.5 + self.level / 2])
         return float(low), float(high)
@@ -71,9 +77,13 @@ def fit(
     level: float = LAW_LEVEL,
     seed: int = 0,
 ) -> IsoFlop:
-    """Minima of Akima curves in (log size, log loss), then a line through (log budget, log size*).
+    """Find the minimum of an Akima curve through (log size, log loss) for each budget, and fit a line through
+    (log budget, log size*).
 
-    A budget whose best size is the smallest or largest tried is dropped and named: its minimum lies elsewhere.
+    A budget whose best size is the smallest or largest tried is left out and named, because its minimum is elsewhere.
+
+    Args:
+        budgets, sizes, losses: of every run, (n,).
 
     Raises:
         UserError: fewer than three budgets with an interior minimum.
@@ -94,7 +104,7 @@ def fit(
             dropped.append(f"budget {compact(budget)}: the best size is at the edge of those tried")
             continue
         noise = rng.normal(0, 1, (draws, len(loss))) * _noise(loss)
-        noised = np.maximum(loss + noise, loss / 10)  # a loss far below those that the noise is of stays positive
+        noised = np.maximum(loss + noise, loss / 10)  # keeps losses positive that are far below those of `NOISE_AT`
         places, _, on_edge = _minima(log_n, np.log(noised).T)
         if on_edge.mean() > 0.5:
             dropped.append(f"budget {compact(budget)}: under seed noise the best size is mostly at the edge")
@@ -127,7 +137,8 @@ def fit(
 
 
 def _excess(log_c: np.ndarray, minima: Sequence[Minimum], level: float) -> float:
-    """How much wider Student's interval from the scatter of the minima is than the one of their spreads; at least 1."""
+    """Return the factor by which intervals must be widened: the width of Student's interval from the scatter of the
+    minima about their line, relative to the normal one from their spreads; at least 1."""
     sizes, freedom = np.log([m.size for m in minima]), len(minima) - 2
     residuals = sizes - np.polyval(np.polyfit(log_c, sizes, 1), log_c)
     scatter, spread = (residuals**2).sum() / freedom, np.mean([m.spread**2 for m in minima])
@@ -136,7 +147,8 @@ def _excess(log_c: np.ndarray, minima: Sequence[Minimum], level: float) -> float
 
 
 def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """log loss of every run about the mean of its budget, or of its size there where some size was repeated."""
+    """Return log loss of every run minus the mean of its budget; where a budget has repeats of a size, minus the mean
+    of its size at that budget."""
     residual_N, log_loss = np.zeros(len(losses)), np.log(losses)
     for budget in np.unique(budgets):
         here = budgets == budget
@@ -147,8 +159,8 @@ def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarr
 
 
 def _one_per_budget(budgets: np.ndarray) -> np.ndarray:
-    """Budgets, those of less than `ONE_SIZE` apart as their geometric mean: tables hold the compute that each run took,
-    to the last digit."""
+    """Return the budgets, with those that differ by less than `ONE_SIZE` replaced by their geometric mean: tables often
+    hold the exact compute of each run, which differs slightly at one nominal budget."""
     order = np.argsort(budgets)
     log_c = np.log(budgets[order])
     if not np.isfinite(log_c).all():
@@ -163,7 +175,8 @@ def _one_per_budget(budgets: np.ndarray) -> np.ndarray:
 
 
 def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """One loss per size, of sizes in order: the mean of repeats (the best of them would be biased low)."""
+    """Return one (log size, loss) per size, the mean over repeats (the best of them would be biased low). Sizes must
+    ascend."""
     of, first = np.zeros(len(log_n), dtype=int), 0
     for at in range(1, len(log_n)):
         new = log_n[at] - log_n[first] > np.log1p(ONE_SIZE)
@@ -174,11 +187,12 @@ def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _minima(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Each curve's minimum, of log_loss (sizes, curves): where it is, how low, and whether at an end.
+    """Return the minimum of each curve, for log_loss (sizes, curves): log size there, log loss there, and whether it is
+    at an end of the sizes.
 
-    A curve through close sizes whose losses differ by chance is steep there and swings far below all of them. The
-    minimum of a parabola lies less below its lowest point than that point below the higher of its neighbours; a curve
-    that passes this by more than noise is replaced by one that never leaves the range of its points.
+    An Akima curve through close sizes whose losses differ by chance is steep there, and may swing far below all points.
+    The minimum of a parabola is below its lowest point by less than that point is below the higher of its neighbours. A
+    curve that exceeds this by more than noise is replaced by one that never leaves the range of its points (PCHIP).
     """
     grid = np.concatenate([np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)] + [log_n[-1:]])
     curves = Akima1DInterpolator(log_n, log_loss)(grid)

@@ -1,11 +1,11 @@
-"""How many more images an accuracy takes, from errors at smaller numbers of them.
+"""Predicts how many labelled images an accuracy takes, from the errors at smaller numbers of images.
 
-The law is error(n) = error(m) · (f + (1 - f) (n / m)^-c): m images are there, c is the exponent, and f the share of the
-error that no number of images takes away. Few points hardly tell c and f, and curves bend in other ways too. So the
-answer is a distribution: every (c, f) counts as much as it is usual of such curves (the prior) and as well as it fits.
-A point far below m counts little, because the law may not hold so far back; beyond m the exponent may change as well.
-The constants were set on one half of the curves of `tools/labelling_curves.py`; the other half says how often intervals
-hold the truth (results/reference/coverage/).
+The law is error(n) = error(m) · (f + (1 - f) (n / m)^-c), where m is the largest number of images so far, c the
+exponent, and f the fraction of the error that remains with any number of images. A few points hardly determine c and f,
+and real curves deviate from the law. So the answer is a posterior distribution: every (c, f) is weighted by how usual
+it is for such curves (the prior) and by how well it fits. A point far below m counts little, because the law may not
+hold so far back; beyond m the exponent may change as well. The constants were set on one half of the curves of
+`tools/labelling_curves.py`; the other half measures how often intervals hold the truth (results/reference/coverage/).
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from bench.laws.bootstrap import LAW_LEVEL
 from bench.laws.extrapolation import MIN_PLACES, REACH
 
 EXPONENT, EXPONENT_SPREAD = 0.35, 0.5  # median of the prior, and standard deviation of its logarithm
-FLOOR = (0.5, 2.0)  # of the beta distribution that is the prior of f
-BACK = 0.2  # standard deviation of log error that the law misses per unit of log distance before m
-AHEAD = 0.25  # standard deviation of the logarithm of the exponent beyond m
-PRIOR_DRAWS = 2.0  # degrees of freedom of the prior of the variance between draws
-EXPONENTS, FLOORS, LEVELS, CHANGES = 40, 40, 15, 9  # nodes
+FLOOR = (0.5, 2.0)  # parameters of the beta distribution that is the prior of f
+BACK = 0.2  # standard deviation of the law's misfit in log error, per unit of log distance below m
+AHEAD = 0.25  # standard deviation of the logarithm of the factor by which the exponent changes beyond m
+PRIOR_DRAWS = 2.0  # degrees of freedom of the prior of the variance between random draws of the training images
+EXPONENTS, FLOORS, LEVELS, CHANGES = 40, 40, 15, 9
+"""Numbers of grid nodes: for c, for f, for the true error at m, and for the change of the exponent beyond m."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabellingCurve:
-    """Errors of one model, adapted in one way.
+    """Test errors of one pre-trained model, adapted in one way, over the number of labelled images.
 
     Attributes:
-        images: labelled, ascending; more than one number.
-        errors: of every draw of so many images, a tuple for each number; all of one draw at the last number.
-        num_test: test images behind each.
+        images: numbers of labelled images, ascending; at least two.
+        errors: for each number, the error (0 to 1) of every random draw of that many images. The last number, which is
+            all images, has one draw.
+        num_test: number of test images behind each error.
     """
 
     images: tuple[float, ...]
@@ -43,8 +45,13 @@ class LabellingCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class ImagesNeeded:
-    """Images for an error: median and interval, of images that there are and more. Infinite: beyond REACH times those.
-    `chance`: that REACH times the images are enough."""
+    """How many labelled images, in all, an error takes.
+
+    Attributes:
+        images: median; like the ends of the interval, infinite beyond REACH times the images at hand.
+        low, high: interval.
+        chance: probability that REACH times the images at hand are enough.
+    """
 
     images: float
     low: float
@@ -53,18 +60,19 @@ class ImagesNeeded:
 
 
 def images_needed(seen: LabellingCurve, wanted: float, *, level: float = LAW_LEVEL) -> ImagesNeeded | None:
-    """Images that the error `wanted` takes; None with fewer than `MIN_PLACES` numbers of images."""
+    """Return how many labelled images the error `wanted` takes; None for a curve of fewer than `MIN_PLACES` points."""
     if len(seen.images) < MIN_PLACES:
         return None
     least = 0.5 / seen.num_test
     logs = [np.log(np.maximum(each, least)) for each in seen.errors]
     y_P, draws_P = np.array([each.mean() for each in logs]), np.array([len(each) for each in logs])
     x_P, error = np.log(np.array(seen.images) / seen.images[-1]), float(np.exp(y_P[-1]))
-    # variance of log error, by the test images that all points share: not even a test without a hit is sure
+    # Variance of log error from the finite test set, which all points share. It stays above 0 even if every test image
+    # is misclassified.
     judged = max(1 - error, least) / error / seen.num_test
     squares, freedom = sum(float(((each - each.mean()) ** 2).sum()) for each in logs), int((draws_P - 1).sum())
     between = (squares + PRIOR_DRAWS * judged) / (freedom + PRIOR_DRAWS)
-    share_P = np.exp(x_P)  # draws of a part of the same images overlap
+    share_P = np.exp(x_P)  # fraction of all images in a draw: draws overlap by it, so they are correlated
     variance_P = between * (share_P + (1 - share_P) / draws_P) + (BACK * x_P) ** 2
 
     c_C = EXPONENT * np.exp(EXPONENT_SPREAD * special.ndtri(_middles(EXPONENTS)))
@@ -78,7 +86,7 @@ def images_needed(seen: LabellingCurve, wanted: float, *, level: float = LAW_LEV
 
     level_L = special.ndtri(_middles(LEVELS)) * np.sqrt(1 / precision + judged)
     change_A = np.exp(AHEAD * special.ndtri(_middles(CHANGES)))
-    left_CFL = np.exp(np.log(wanted) - level_CF[..., None] - level_L)  # share of the error at m that may be left
+    left_CFL = np.exp(np.log(wanted) - level_CF[..., None] - level_L)  # wanted error as a fraction of the error at m
     with np.errstate(divide="ignore", invalid="ignore"):
         part_CFL = (left_CFL - f_F[:, None]) / (1 - f_F[:, None])
         log_CFL = np.where(part_CFL > 0, -np.log(np.maximum(part_CFL, 1e-300)), np.inf) / c_C[:, None, None]
@@ -95,5 +103,5 @@ def images_needed(seen: LabellingCurve, wanted: float, *, level: float = LAW_LEV
 
 
 def _middles(number: int) -> np.ndarray:
-    """Quantiles that stand for equal parts of a distribution."""
+    """Return the midpoints of `number` equal parts of [0, 1]. The quantiles of a distribution at them represent it."""
     return (np.arange(number) + 0.5) / number

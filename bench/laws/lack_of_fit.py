@@ -11,19 +11,20 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
-SIGNIFICANCE = 0.05  # p of the F test
-MATERIAL = 0.05  # share of the error: a smaller deviation is accepted
-Z_CONTRADICTION = 2.5  # standard errors by which contradictory numbers differ at least
+SIGNIFICANCE = 0.05  # p-value of the F test below which a law may fail
+MATERIAL = 0.05  # a deviation of less than this fraction of the error is accepted
+Z_CONTRADICTION = 2.5  # two numbers contradict each other if they differ by at least this many standard errors
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GroupMeans:
-    """Mean error over seeds at each x, in order of x.
+    """Mean errors over seeds, one for each distinct x, in order of x. Arrays are (groups,).
 
     Attributes:
-        x, error: of each group.
+        x: of each group.
+        error: mean error of each group.
         noise: standard error of each mean, from repeated training.
-        freedom: degrees of freedom of the noise; 0 where nothing was repeated and the noise is unknown.
+        freedom: degrees of freedom of `noise`; 0 where nothing was repeated and the noise is unknown.
     """
 
     x: np.ndarray
@@ -37,8 +38,13 @@ class GroupMeans:
 
 @dataclass(frozen=True, kw_only=True)
 class LackOfFit:
-    """A law beside the group means. `p`: of the F test. `worst`: the largest deviation as a share of the error there,
-    where the law predicts `predicted` and the mean is `error`."""
+    """The result of a lack-of-fit test of a law against group means.
+
+    Attributes:
+        p: p-value of the F test.
+        worst: largest deviation, as a fraction of the mean error there.
+        predicted, error: what the law predicts at that point, and the mean error.
+    """
 
     p: float
     worst: float
@@ -51,8 +57,7 @@ class LackOfFit:
 
 
 def lack_of_fit(means: GroupMeans, predicted: np.ndarray, *, parameters: int) -> LackOfFit | None:
-    """The test of a law's predictions at the group means; None without repeats, or without more groups than
-    parameters."""
+    """Test a law's predictions at the group means. None without repeats, or without more groups than parameters."""
     freedom = len(means.x) - parameters
     if not means.freedom or freedom < 1:
         return None

@@ -1,4 +1,5 @@
-"""Choice of a form by its record (`bench.laws.extrapolation`). In-sample error would favour many parameters."""
+"""Choice of a form by how well it extrapolated from earlier points (`bench.laws.extrapolation`). Errors on the fitted
+points would favour forms with many parameters."""
 
 from __future__ import annotations
 
@@ -12,16 +13,22 @@ from bench.laws.extrapolation import Forecast
 from bench.laws.forms import FORMS, Form
 
 OCTAVE = math.log(2.0)
-MIN_ORIGINS = 3  # that forms are ranked by, where there are as many
-RANKING_PLACES = 5  # distinct x that such an origin saw: with fewer, few forms can be fitted
-SIMPLER_WITHIN = 1.05  # a simpler form is preferred if its extrapolation error is within 5 % of the best,
-MAX_IN_SAMPLE_RATIO = 2.0  # and its in-sample error at most twice the least among those
+MIN_ORIGINS = 3  # forms are ranked by at least this many origins, where there are as many
+RANKING_PLACES = 5  # an origin counts if it has this many distinct x before it: with fewer, few forms can be fitted
+SIMPLER_WITHIN = 1.05  # a simpler form is preferred if its extrapolation error is at most this many times the best,
+MAX_IN_SAMPLE_RATIO = 2.0  # and its in-sample error at most this many times the least among those
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A form's rms errors of log y: one octave beyond `rollouts` earlier origins, and on the fitted points (corrected
-    for the number of parameters)."""
+    """A form and its errors, as rms of log y.
+
+    Attributes:
+        extrapolation_rmse: one octave beyond the points fitted, for fits up to earlier x (origins); infinite if it
+            could not be measured.
+        rollouts: number of these origins.
+        in_sample_rmse: on the fitted points, corrected for the number of parameters.
+    """
 
     form: Form
     extrapolation_rmse: float
@@ -30,8 +37,12 @@ class Ranked:
 
 
 def rank(forecasts: Sequence[Forecast]) -> list[Ranked]:
-    """Forms by their record one octave beyond earlier origins, best first; for several curves together, the geometric
-    mean. Every form is judged by the same origins; one that too few of them can fit has infinite error."""
+    """Rank forms by their extrapolation error, best first.
+
+    Each form is fitted to the points up to an earlier x, the origin, and its error is measured one octave beyond it.
+    For several curves, the geometric mean of their errors counts. All forms are judged by the same origins; a form that
+    could be fitted at too few of them has an infinite error.
+    """
     forecasts = [
         replace(made, origins=tuple(o for o in made.origins if o.prior.places >= RANKING_PLACES)) for made in forecasts
     ]
@@ -63,11 +74,12 @@ def _geometric_mean(values: Sequence[float], expected: int) -> float:
 
 
 def select(ranked: Sequence[Ranked], weights: Sequence[Mapping[str, float]] = ()) -> Form:
-    """The best form, or a simpler one that is practically as good, both beyond the points and on them.
+    """Return the best form, or a simpler one that is practically as good, both beyond the points and on them.
 
     Args:
-        weights: of forms for each curve (`Averaged.form_weights`). Where no form has a record, the one with most weight
-            on all curves together is chosen; without weights, the simplest: in-sample errors favour the others.
+        weights: for each curve, the weights of the forms (`averaging.form_weights`). Where no form has a finite
+            extrapolation error, the form with the largest weight on all curves together is chosen; without weights, the
+            simplest form, because in-sample errors favour the others.
     """
     best = ranked[0].extrapolation_rmse
     if not math.isfinite(best):

@@ -1,4 +1,7 @@
-"""The next runs of a table that narrow a named answer most per money, in JSON types: see `bench.laws.design`."""
+"""Proposes the next runs for a table of runs: those that narrow the interval of a named answer most for a given cost.
+
+The method is in `bench.laws.design`. Results are JSON types.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +20,26 @@ from bench.laws.design import Candidates, DrawnLaw, KnownGroup, NarrowedAnswer
 from bench.laws.extrapolation import Forecast, misses_quantile
 from bench.laws.runs_table import FLOP_PER
 
-PER_OCTAVE = 2  # A law of one input has so many candidates for each doubling of it.
-FURTHEST = 100.0  # Candidates go to so many times the largest run,
-FURTHEST_JOINT = 16.0  # and of a law of several inputs to so many times the largest of each.
-LEAST_SHARE = 1 / 500  # A candidate costs at least this share of the money.
-SHARES = (0.25, 0.5)  # Widths are told for these shares of the money, too.
-NOW = 200  # Today's answer is the median of so many refits.
-INSIDE = 1e-9  # log x
+PER_OCTAVE = 2  # For a law of one input, there are this many candidates for each doubling of it.
+FURTHEST = 100.0  # Candidates go up to this many times the largest run,
+FURTHEST_JOINT = 16.0  # and for a law of several inputs, up to this many times the largest value of each.
+LEAST_SHARE = 1 / 500  # A candidate costs at least this fraction of the money.
+SHARES = (0.25, 0.5)  # Widths are also reported for these fractions of the money.
+NOW = 200  # The present answer is the median of this many refits.
+INSIDE = 1e-9  # difference of log x up to which an x counts as inside the data
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What is asked: an answer, the money, and what a run costs.
+    """What the user asks for: the answer to be narrowed, the money, and what a run costs.
 
     Attributes:
-        narrow: the answer's name, e.g. "exponent", "y@1e21"; None: the first that there is.
-        money: in units of `price`.
-        price: x (inputs, n) -> what runs cost, (n,); unit: in what.
-        per_unit: what a unit costs, in the user's currency; None where it was not said. per_unit_from: how that is
-            known.
+        narrow: the answer's name, e.g. "exponent", "y@1e21"; None: the first one available.
+        money: what all new runs may cost together, in `unit`.
+        price: x (inputs, n) -> cost of a run at each, (n,).
+        unit: of `price` and `money`: "FLOP", "hours" or a column's name.
+        per_unit: price of one unit in the user's currency; None if unknown.
+        per_unit_from: where `per_unit` comes from.
     """
 
     narrow: str | None
@@ -55,16 +59,16 @@ def answer(
     law: Forecast | None,
     asked: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The design, and how wide the interval of the answer is expected to be with it.
+    """Return the proposed runs, and how wide the interval of the answer is expected to be with them.
 
     Args:
-        form: of all groups; None where forms are weighed.
+        form: of all groups; None where forms are averaged by their weights.
         middle: x at which slopes are compared.
-        law: what predicts beyond the data, of a single group.
-        asked: answers that were asked of the fit, the first of which is taken where none is named.
+        law: the law that predicts beyond the data, of a single group.
+        asked: answers that were asked of the fit; the first is used if `order` names none.
 
     Raises:
-        UserError: no such answer, or too little money for any run.
+        UserError: there is no such answer, or too little money for any run.
     """
     name = order.narrow or next(iter(asked), "crossing" if len(groups) == 2 else "exponent")
     wanted = named(name, groups, form=form, middle=middle)
@@ -125,7 +129,7 @@ def _money(order: Order, cost: float) -> float | None:
 
 
 def _now(wanted: NarrowedAnswer, groups: Sequence[KnownGroup]) -> float | None:
-    """The answer of the refits of today's runs, their median."""
+    """Return the present answer: the median over refits of the existing runs; None if no refit gives one."""
     rng = np.random.default_rng(1)
     worlds = [design.drawn(group, NOW, rng) for group in groups]
     values = np.array([wanted.value(laws) for laws in zip(*worlds, strict=True)])
@@ -145,8 +149,9 @@ def _half(
     problem: design.Problem,
     law: Forecast | None,
 ) -> float | None:
-    """Half of the expected interval. Beyond the data it is the one that extrapolations get, as in `fit`'s predictions;
-    elsewhere that of simulated studies."""
+    """Return the expected half-width of the answer's interval with a design; None if it is infinite or unknown. For an
+    answer beyond the data it is an extrapolation interval, as for predictions; otherwise it comes from simulated
+    studies."""
     beyond = problem.beyond(count_C)
     if beyond > INSIDE and wanted.extrapolation:
         half = misses_quantile(LAW_LEVEL) * wanted.extrapolation * beyond
@@ -160,7 +165,7 @@ def _half(
 def chosen(
     order: Order, groups: Sequence[KnownGroup], *, form: forms.Form | None, middle: float, law: Forecast | None
 ) -> np.ndarray:
-    """x of the runs that are chosen, (inputs, n), each as often as it is to be run."""
+    """Return the x of the runs that are chosen, (inputs, n); a run that is to be repeated is in it repeatedly."""
     wanted = _extrapolated(named(order.narrow or "exponent", groups, form=form, middle=middle), groups, law)
     candidates = _candidates(groups, order)
     count = design.choose(design.problem(wanted, groups, candidates), order.money)
@@ -171,10 +176,10 @@ def chosen(
 
 
 def _candidates(groups: Sequence[KnownGroup], order: Order) -> Candidates:
-    """Places from the smallest run on, as far as the money goes.
+    """Return the runs that may be proposed: x from that of the smallest run up, at prices that the money allows.
 
     Raises:
-        UserError: it pays for none.
+        UserError: the money pays for none, or every run would be a negligible part of it.
     """
     every, of = [], []
     for number, one in enumerate(groups):
@@ -210,10 +215,10 @@ def _steps(first: float, last: float, per_octave: int) -> np.ndarray:
 
 
 def named(name: str, groups: Sequence[KnownGroup], *, form: forms.Form | None, middle: float) -> NarrowedAnswer:
-    """The answer of a name.
+    """Return the answer with this name, such as "exponent" or "y@1e21" (kind@place).
 
     Raises:
-        UserError: there is none, or it takes another number of groups or a place.
+        UserError: there is no such answer, or it needs another number of groups or another place.
     """
     kind, _, place = name.partition("@")
     inputs = len(groups[0].places)
@@ -346,7 +351,7 @@ def _x_of(at: np.ndarray, groups: Sequence[KnownGroup]) -> NarrowedAnswer:
 
 
 def _extrapolated(wanted: NarrowedAnswer, groups: Sequence[KnownGroup], law: Forecast | None) -> NarrowedAnswer:
-    """The answer with what extrapolations of this law miss per unit of log distance."""
+    """Return the answer with its extrapolation error per unit of log distance, if its target lies beyond the data."""
     if wanted.target is None or law is None:
         return wanted
     distance = float(law.distance(wanted.target[:, None])[0])

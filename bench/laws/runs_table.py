@@ -1,4 +1,8 @@
-"""A CSV from anywhere as the points of a fit: columns by any usual name, units as written, every dropped row named."""
+"""Reads a CSV or JSON Lines file from any source into the points of a fit.
+
+Columns are found by any of their usual names, numbers and units are understood as they are usually written, and every
+row that is left out is named.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,8 @@ ALIASES: tuple[tuple[str, ...], ...] = (
     ("loss", "valloss", "validationloss", "evalloss", "testloss"),
     ("error", "err", "errorrate", "valerror", "testerror", "top1error"),
 )
-"""Names of one quantity, lower case without punctuation."""
+"""Each tuple holds the names of one quantity, in lower case without punctuation: parameters, samples, compute, unique
+samples, loss, error."""
 SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 UNITS = (
     ("thousand", 1e3),
@@ -76,28 +81,29 @@ THOUSANDS = re.compile(
     r"^[+-]?[1-9]\d{0,2}(?:(?:,\d{3})+|(?: \d{3})+)(?:\.\d+)?(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE
 )
 DECIMAL_COMMA = re.compile(r"^[+-]?\d*,\d+(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE)
-GROUPED = re.compile(r"^(?=.*\d)[+-]?[\d.]*[, ][\d., ]*(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE)  # like a number
-UNCLEAR = "unclear commas"  # columns of a table whose commas may be decimal or between thousands
+GROUPED = re.compile(r"^(?=.*\d)[+-]?[\d.]*[, ][\d., ]*(?:e[+-]?\d+)?\s*[kmbgt%]?$", re.IGNORECASE)
+"""Text that looks like a number with commas or spaces, whether they are in the right places or not."""
+UNCLEAR = "unclear commas"  # key in a table's `attrs`: columns whose commas may be decimal or between thousands
 ACCURACY = re.compile(
     r"^(?!.*err(?:ors?|s)?(?:rate)?(?![a-z]))(?!\s*1(?:00)?\s*%?\s*[-−–]).*?(?:(?<!in)acc(?!um)|top.?[15]|(?<!in)correct)",
     re.IGNORECASE,
-)  # in the name of an accuracy, and not in "error (top-1)", "100 - accuracy", "incorrect", "accumulated loss"
-BLANK = "(blank)"  # name of the rows whose group is not named
+)  # matches the name of an accuracy, but not "error (top-1)", "100 - accuracy", "incorrect", "accumulated loss"
+BLANK = "(blank)"  # name of the group of all rows without a group
 CONDITION = re.compile(r"^(.*?)(<=|>=|!=|<|>|=)(.*)$", re.DOTALL)
 UNIT = re.compile(r"\s*[\[(].*?[\])]|[_ ]((thousand|million|billion|trillion)s?|[kMBGT])$")
-MIN_OF_A_KIND = 3  # rows, on average, before a column of words is taken to name kinds of rows
-MAX_NAMED = 6  # rows named one by one
-MAX_BYTES, MAX_COLUMNS, MAX_POINTS = 256 << 20, 2_000, 20_000  # of a file; of a table; of one fit
+MIN_OF_A_KIND = 3  # a text column counts as categorical if each value has this many rows on average
+MAX_NAMED = 6  # at most this many rows are named one by one
+MAX_BYTES, MAX_COLUMNS, MAX_POINTS = 256 << 20, 2_000, 20_000  # limits of a file, of a table, and of one fit
 SEPARATORS = (",", ";", "\t", "|")
 FLOP_PER = 6.0  # floating-point operations of training per parameter and sample: C = 6 N D (Kaplan et al. 2020)
 
 
 def _json_lines(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
-    """Names, rows and numbers of lines of a file of one JSON object per line, or of one list of them: a column per key,
-    and per key of an object inside, whose values are no lists.
+    """Read a file of one JSON object per line, or of one list of objects. Return the column names, the rows, and each
+    row's line number. There is a column for each key, also of nested objects, unless its values are lists.
 
     Raises:
-        UserError: it is something else.
+        UserError: the file holds something else.
     """
     wrong, fix = f"{path} is neither a CSV nor one JSON object per line", "Give one run per line, as one object."
     try:
@@ -118,7 +124,7 @@ def _json_lines(path: Path) -> tuple[list[str], list[list[str]], list[int]]:
 
 
 def check_columns(names: Sequence[str], *, rows: int, of: str) -> None:
-    """Raises UserError where there are no rows, or columns of one name."""
+    """Raise UserError if there are no rows, or if two columns have the same name. `of`: the name of the file."""
     if not rows:
         raise UserError(f"{of} has no rows.", "Give a header, and below it one run per row.")
     if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -126,11 +132,14 @@ def check_columns(names: Sequence[str], *, rows: int, of: str) -> None:
 
 
 def read(path: Path) -> pd.DataFrame:
-    """The file, separated by commas, semicolons, tabs or bars, or of one JSON object per line; the index holds line
-    numbers. Between semicolons a comma may be decimal: where a column shows that it is, points stand for its commas.
+    """Read a file of values separated by commas, semicolons, tabs or bars, or of one JSON object per line. The index of
+    the table holds line numbers.
+
+    In a file separated by semicolons, a comma may be a decimal sign; in columns where this is evident, commas become
+    points.
 
     Raises:
-        UserError: it is no regular file, not a table of one run per row, or too large for one.
+        UserError: it is not a regular file, not a table of one run per row, or too large.
     """
     try:
         mode, size = path.stat().st_mode, path.stat().st_size
@@ -173,11 +182,11 @@ def read(path: Path) -> pd.DataFrame:
 def _typed(
     names: list[str], rows: list[list[str]], numbers_of_lines: list[int], *, unclear: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """The table, with columns of numbers where all entries are numbers."""
+    """Return the table; columns whose entries are all numbers become numeric."""
     text = io.StringIO()
     csv.writer(text).writerows([names, *rows])
     text.seek(0)
-    # what a file calls None or NA is a name there: of a family, or of "no teacher"
+    # None and NA are kept as text: they may be the name of a family, or mean "no teacher"
     missing = {"keep_default_na": False, "na_values": ["", "nan", "NaN"]}
     table = pd.read_csv(text, index_col=False, skip_blank_lines=False, **missing)
     table.index = pd.Index(numbers_of_lines)
@@ -186,13 +195,13 @@ def _typed(
 
 
 def _read_decimal_commas(names: list[str], rows: list[list[str]]) -> tuple[str, ...]:
-    """Write points for the decimal commas of `rows`. Returns the columns where "1,500" may be 1.5 or 1500."""
+    """Replace decimal commas in `rows` by points, in place. Return the columns where "1,500" may be 1.5 or 1500."""
     unclear = []
     for at, name in enumerate(names):
         entries = [row[at].strip() for row in rows]
         single = [i for i, entry in enumerate(entries) if DECIMAL_COMMA.match(entry)]
         if any("," in entry and THOUSANDS.match(entry) for entry in entries if not DECIMAL_COMMA.match(entry)):
-            continue  # "1,500,000"
+            continue  # an entry like "1,500,000" shows that commas are between thousands
         if any(not THOUSANDS.match(entries[i]) for i in single):
             for i in single:
                 rows[i][at] = entries[i].replace(",", ".")
@@ -202,11 +211,11 @@ def _read_decimal_commas(names: list[str], rows: list[list[str]]) -> tuple[str, 
 
 
 def column(table: pd.DataFrame, name: str) -> str:
-    """The column that `name` means: as written, or else the only one of that name in another spelling, or that ends in
-    it ("val.loss" of "results.val.loss").
+    """Return the column that `name` means: the one with exactly this name, else the only one with the same name in
+    another spelling or another usual name, else the only one that ends in it ("val.loss" for "results.val.loss").
 
     Raises:
-        UserError: none or several; suggests the nearest.
+        UserError: there is none (similar names are suggested), or there are several.
     """
     same = _matches(table, name)
     if len(same) == 1:
@@ -226,10 +235,11 @@ def _matches(table: pd.DataFrame, name: str) -> list[str]:
 
 
 def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
-    """Rows where every condition holds: column=value (=a,b: any of them), !=, and as numbers <, <=, >, >=.
+    """Return the rows where every condition holds. A condition is column=value (column=a,b: any of these values), the
+    same with !=, or a comparison of numbers with <, <=, > or >=.
 
     Raises:
-        UserError: a condition of another shape, an unknown column or value, no row left.
+        UserError: a condition has another form, a column or value is unknown, or no row is left.
     """
     for text in conditions:
         parts = CONDITION.match(text)
@@ -245,8 +255,10 @@ def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
 
 def split(table: pd.DataFrame, conditions: Sequence[str], *, x: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """The rows of `select`, and those held out: where only conditions on x, or on a size of a run (parameters, samples,
-    compute), fail. A row that fails another condition is a run of another kind.
+    """Return the rows that `select` would return, and the rows that are held out for comparison with predictions.
+
+    A row is held out if it fails only conditions on x, or on the size of a run (parameters, samples, compute). A row
+    that fails any other condition is a run of another kind, and is in neither.
 
     Raises:
         UserError: see `select`.
@@ -259,7 +271,8 @@ def split(table: pd.DataFrame, conditions: Sequence[str], *, x: Sequence[str]) -
 
 
 def _any_of(entries: pd.Series, wanted: str) -> np.ndarray:
-    """Which entries are `wanted`, or one of its comma-separated values; numbers are equal however they are written."""
+    """Return which entries equal `wanted`, or one of its comma-separated values, (n,) bool. Numbers are compared by
+    value, not as text."""
     texts, values = [str(entry).strip() for entry in entries], entries.map(_number).to_numpy(dtype=float)
     keep = np.zeros(len(entries), dtype=bool)
     for choice in [wanted] if wanted in texts else [part.strip() for part in wanted.split(",")]:
@@ -271,7 +284,8 @@ def _any_of(entries: pd.Series, wanted: str) -> np.ndarray:
 
 
 def _beside(entries: pd.Series, sign: str, wanted: str) -> np.ndarray:
-    """Which entries are less (or more) than `wanted`; what is no number is neither."""
+    """Return which entries satisfy a comparison (`sign`: <, <=, > or >=) with `wanted`, (n,) bool; False for entries
+    that are not numbers."""
     limit, values = _number(wanted), _floats(entries)
     if not np.isfinite(limit) or not np.isfinite(values).any():
         which = repr(wanted) if not np.isfinite(limit) else f"every entry of {entries.name!r}"
@@ -285,10 +299,12 @@ def _beside(entries: pd.Series, sign: str, wanted: str) -> np.ndarray:
 
 
 def with_inputs(table: pd.DataFrame, x: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
-    """The table for a law of N and D. Where only one of them and compute are there, the other is C / 6 of it, noted.
+    """Return the table with columns for a law of N (parameters) and D (samples), and notes for the user.
+
+    If the table has compute C but only one of N and D, the other is computed as C / (6 × the one), which is noted.
 
     Raises:
-        UserError: compute stands in the place of D, or a column is missing.
+        UserError: a compute column is given as N or D, or a column is missing.
     """
     compute = _known(table, ALIASES[2])
     for at, name in enumerate(x[:2] if len(x) > 1 else ()):
@@ -307,11 +323,11 @@ def with_inputs(table: pd.DataFrame, x: Sequence[str]) -> tuple[pd.DataFrame, li
 
 
 def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
-    """A column as floats (integers would overflow in products of counts). "125M", "1,000" and "7 %" are read; a unit in
-    the column's name ("params (millions)", "exaFLOPs") scales it.
+    """Return a column as floats (products of integer counts would overflow). Entries such as "125M", "1,000" and "7 %"
+    are understood; a unit in the column's name ("params (millions)", "exaFLOPs") scales the values.
 
     Raises:
-        UserError: no number in it, or one whose commas or spaces are not between thousands.
+        UserError: the column has no numbers, or one whose commas or spaces are not between thousands.
     """
     found = column(table, name)
     made = _floats(table[found]) * scale_of(found)
@@ -322,10 +338,10 @@ def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def _floats(entries: pd.Series) -> np.ndarray:
-    """Every entry as a number; NaN for words.
+    """Return every entry as a number; NaN for text that is not one.
 
     Raises:
-        UserError: an entry of digits that is no number as it is written, or may be two.
+        UserError: an entry consists of digits but is not a valid number, or may mean two numbers.
     """
     if pd.api.types.is_numeric_dtype(entries) and entries.dtype != bool:
         return entries.to_numpy(dtype=float)
@@ -346,7 +362,7 @@ def _floats(entries: pd.Series) -> np.ndarray:
 
 
 def scale_of(name: str) -> float:
-    """The factor of a unit in a column's name: "N (millions)" -> 1e6, "exaFLOPs" -> 1e18, "loss" -> 1."""
+    """Return the factor of the unit in a column's name: "N (millions)" -> 1e6, "exaFLOPs" -> 1e18, "loss" -> 1."""
     lowered = name.lower()
     for word, factor in UNITS:
         if word in lowered:
@@ -357,23 +373,30 @@ def scale_of(name: str) -> float:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunPrice:
-    """What a run costs: constant x1^power1 x2^power2 …, in `unit`: "FLOP", "hours" or a column's name."""
+    """The cost of a run as a function of its x: constant · x1^power1 · x2^power2 · …
+
+    Attributes:
+        powers: (inputs,).
+        unit: "FLOP", "hours" or a column's name.
+    """
 
     constant: float
     powers: np.ndarray
     unit: str
 
     def of(self, x: np.ndarray) -> np.ndarray:
-        """Of runs at x, (inputs, n)."""
+        """Return the cost of runs at x (inputs, n), (n,)."""
         return self.constant * np.exp(self.powers @ np.log(x))
 
 
 def run_price(table: pd.DataFrame, x: Sequence[str], *, cost: str | None = None) -> RunPrice:
-    """What a run costs by its x: a line through the logarithms of a column of costs, or of compute; without one 6 N D,
-    or x itself.
+    """Return the cost of a run as a function of its x.
+
+    It is a least-squares line through the logarithms of the column `cost`, or of the table's compute column. Without
+    such a column, or if x is compute, it is 6 N D for a law of several inputs, and x itself for a law of one.
 
     Raises:
-        UserError: an unknown column, or one without positive numbers.
+        UserError: an unknown column, or one with too few positive numbers.
     """
     compute = _known(table, ALIASES[2])
     own = compute is not None and compute in [column(table, name) for name in x]
@@ -399,26 +422,30 @@ def run_price(table: pd.DataFrame, x: Sequence[str], *, cost: str | None = None)
 
 
 def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:
-    """The rows of every group, by its name; those without one are a group too."""
+    """Return the rows of every group, by the group's name; rows without a group form one group, `BLANK`."""
     named: dict[str, list[pd.DataFrame]] = {}
     for group, part in table.groupby(column(table, name), dropna=False):
-        named.setdefault(group_name(group), []).append(part)  # 1 and "1" have one name
+        named.setdefault(group_name(group), []).append(part)  # 1 and "1" have the same name
     return {group: pd.concat(parts) for group, parts in named.items()}
 
 
 def group_name(entry: Any) -> str:
-    """What the group of a row is called."""
+    """Return the name of the group that an entry of the group column stands for."""
     if pd.isna(entry) or entry == "":
         return BLANK
-    return str(int(entry) if isinstance(entry, float) and entry.is_integer() else entry)  # floats beside a blank
+    # a blank makes pandas read a column of integers as floats
+    return str(int(entry) if isinstance(entry, float) and entry.is_integer() else entry)
 
 
 def points(
     table: pd.DataFrame, *, x: Sequence[str], y: str, cluster: str | None = None, full: float | None = None
 ) -> tuple[Points, list[str]]:
-    """Points and notes on how the columns were read. An accuracy becomes an error.
+    """Return the points of a table, and notes for the user on how its columns were interpreted. An accuracy becomes an
+    error, 1 - accuracy.
 
     Args:
+        x, y: names of columns.
+        cluster: name of the column that says which trunk (training run) a row comes from.
         full: see `full_accuracy`.
 
     Raises:
@@ -447,47 +474,51 @@ def points(
             keep &= ~bad
     if not keep.any():
         raise UserError(f"No row can be used ({'; '.join(dropped)}).")
-    if len(x) > 1 and keep.sum() > MAX_POINTS:  # those of one input are averaged: see `Points.averaged`
+    if len(x) > 1 and keep.sum() > MAX_POINTS:  # rows of a law of one input are averaged instead: `Points.averaged`
         every = -(-int(keep.sum()) // MAX_POINTS)
         notes.append(f"Of {keep.sum():,} rows, one in {every} is fitted, evenly along the table.")
         keep[np.delete(np.flatnonzero(keep), np.s_[::every])] = False
     named = table[column(table, cluster)].map(group_name) if cluster else None
-    alone = [f"line {line}" for line in table.index]  # a run that names no trunk shares its noise with no other
+    alone = [f"line {line}" for line in table.index]  # a row without a trunk shares its noise with no other row
     trunks = np.arange(len(table)) if named is None else named.where(named != BLANK, alone).to_numpy()
     made = Points(x=x_IN[:, keep], y=y_N[keep], cluster=trunks[keep], dropped=tuple(dropped), share=full is not None)
     return replace(made, labels=_labels(table[keep])), notes
 
 
 def full_accuracy(table: pd.DataFrame, y: str, *, accuracy: bool | None = None) -> float | None:
-    """What a full accuracy is in the table, 100 or 1; None where y is no accuracy. A few rows do not tell: those of a
-    hard test set may all be below one percent."""
+    """Return the value of a perfect accuracy in column y: 100 if any value is above 1, else 1; None if y is not an
+    accuracy. It must be called with the whole table: on a hard test set, some rows in percent may all be below 1.
+
+    Args:
+        accuracy: whether y is an accuracy; None: decided by its name.
+    """
     if not (accuracy or (accuracy is None and ACCURACY.search(column(table, y)))):
         return None
     return 100.0 if np.nanmax(numbers(table, y)) > 1 else 1.0
 
 
 def outcomes(table: pd.DataFrame, y: str, full: float | None) -> np.ndarray:
-    """y as a loss or an error."""
+    """Return column y as a loss or an error, (n,). `full`: see `full_accuracy`."""
     y_N = numbers(table, y)
     return y_N if full is None else 1 - y_N / full
 
 
 def _labels(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Columns of words that name a few kinds of rows."""
+    """Return the categorical columns by name: text columns with few distinct values."""
     words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
     few = [c for c in words if 1 < table[c].nunique() <= len(table) // MIN_OF_A_KIND]
     return {c: table[c].map(str).to_numpy() for c in few if table[c].map(_number).isna().any()}
 
 
 def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None, full: float | None = None) -> list[str]:
-    """Refuse mixed schedules, mixed checkpoints and mixed units of compute where the table shows them; warnings on
-    learning rates at the edge of their sweep and on repeated data.
+    """Check that the rows belong in one fit. Return warnings about learning rates at the edge of their sweep, and about
+    repeated data.
 
     Args:
         full: see `full_accuracy`.
 
     Raises:
-        UserError: the points do not belong in one fit.
+        UserError: the table mixes schedules, kinds of checkpoints, or units of compute.
     """
     for name in table.columns:
         if name != group and _plain(name) in table_diagnostics.SCHEDULES:
@@ -510,7 +541,8 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None, f
 
 
 def _known(table: pd.DataFrame, names: Sequence[str]) -> str | None:
-    """The first column of one of these names that holds numbers: a "size" may be "B/16"."""
+    """Return the first column with one of these names that holds numbers; None without one. (A column "size" may hold
+    text such as "B/16".)"""
     named = (str(c) for c in table.columns if _plain(c) in names or _bare(c) in names)
     return next((name for name in named if np.isfinite(table[name].map(_number)).any()), None)
 
@@ -520,7 +552,7 @@ def _plain(name: Any) -> str:
 
 
 def _bare(name: Any) -> str:
-    """A column's name without its unit: "Tokens (billions)" -> "tokens"."""
+    """Return a column's name without its unit, in lower case without punctuation: "Tokens (billions)" -> "tokens"."""
     return _plain(UNIT.sub("", str(name)))
 
 

@@ -18,10 +18,10 @@ from bench.core.formatting import compact, plural, significant
 from bench.laws.fit import FormFit, Points, loss_sum
 from bench.laws.forms import MAX_EPOCHS
 
-Z_AUTOCORRELATION = 3.3  # standard deviations: once in 1,000 tables with independent residuals
-NEGLIGIBLE_RMS = 1e-3  # of log residuals: below it their shape does not matter
-MIN_EXPLAINED = 0.4  # share of the residuals' variance that a column explains, adjusted for its number of values
-CLAIM_RTOL = 1e-3  # what rounding of printed parameters may cost
+Z_AUTOCORRELATION = 3.3  # standard deviations, exceeded by 1 of 1,000 tables with independent residuals
+NEGLIGIBLE_RMS = 1e-3  # rms of log residuals below which their autocorrelation does not matter
+MIN_EXPLAINED = 0.4  # fraction of the residuals' variance that a column must explain, adjusted for its number of values
+CLAIM_RTOL = 1e-3  # relative excess of the objective that the rounding of printed parameters may cause
 LOG_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "power": ("b",),
     "power-floor": ("e", "b", "c"),
@@ -29,18 +29,21 @@ LOG_PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "m3": ("b", "g", "c"),
     "chinchilla": ("A", "B", "E"),
 }
-"""Parameters that a form holds as logarithms, for the forms whose published parameters can be judged."""
+"""For each form whose published parameters can be judged: the parameters that it holds as logarithms."""
 SCHEDULES = ("annealed", "schedule", "cooldown", "cooleddown", "lrschedule", "decayed", "anneal")
 CHECKPOINTS = ("checkpoint", "checkpointkind", "selection", "earlystopping", "whichcheckpoint")
-"""Columns that describe how a point was evaluated, lower case without punctuation."""
-EVALUATIONS, EVEN_SHARE, EVEN_RTOL = 12, 0.8, 0.1  # of one run: that many, that share of their steps as long
-SAME_SPREAD = 0.99
+"""Names of columns that say with which schedule, and at which checkpoint, a run was evaluated; in lower case without
+punctuation."""
+EVALUATIONS, EVEN_SHARE, EVEN_RTOL = 12, 0.8, 0.1
+"""Points look like evaluations of a single run if there are at least EVALUATIONS of them, and a fraction EVEN_SHARE of
+the steps between them are equal to within EVEN_RTOL."""
+SAME_SPREAD = 0.99  # see `check_units`
 UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 6: "MACs, forward only, beside FLOPs"}
 
 
 def check_autocorrelation(made: FormFit) -> list[str]:
-    """A warning where residuals are autocorrelated along x. Lag-1 autocorrelation of independent ones has standard
-    deviation 1 / sqrt(n)."""
+    """Return a warning if residuals are autocorrelated along x. The lag-1 autocorrelation of n independent residuals
+    has a standard deviation of 1 / sqrt(n)."""
     residuals = made.residuals[np.argsort(made.points.x[0], kind="stable")]
     power = float((residuals**2).sum())
     if made.form.inputs > 1 or made.rms < NEGLIGIBLE_RMS or not power:
@@ -56,7 +59,8 @@ def check_autocorrelation(made: FormFit) -> list[str]:
 
 
 def check_groups(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list[str]:
-    """A warning where a categorical column explains most of the residuals: several laws in one fit."""
+    """Return a warning if a categorical column explains much of the residuals' variance (`MIN_EXPLAINED`): then one law
+    was fitted to rows that follow several."""
     worst, name = MIN_EXPLAINED, ""
     for column, values in labels.items():
         kinds, of = np.unique(values, return_inverse=True)
@@ -77,12 +81,12 @@ def check_groups(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> lis
 
 
 def _f_test(between: float, first: int, within: float, second: int) -> float:
-    """p of the F test."""
+    """Return the p-value of an F test, from two sums of squares, each followed by its degrees of freedom."""
     return float(special.fdtrc(first, second, between / first / (within / second))) if within > 0 else 0.0
 
 
 def check_exponents(made: FormFit) -> list[str]:
-    """A warning where an exponent of a law of several inputs is below zero."""
+    """Return a warning if an exponent of a law of several inputs is negative."""
     names = [name for name in ("alpha", "beta") if made.parameters.get(name, 1.0) < 0]
     return (
         [
@@ -95,10 +99,13 @@ def check_exponents(made: FormFit) -> list[str]:
 
 
 def check_schedules(annealed: np.ndarray) -> None:
-    """Refuse points read in the middle of a schedule next to points at its end.
+    """Check that points in the middle of a learning-rate schedule are not mixed with points at its end.
+
+    Args:
+        annealed: entries of a column that describes the schedule.
 
     Raises:
-        UserError: the column holds both.
+        UserError: the column holds more than one value.
     """
     _refuse_mixture(
         annealed,
@@ -109,10 +116,14 @@ def check_schedules(annealed: np.ndarray) -> None:
 
 
 def check_checkpoints(kinds: np.ndarray) -> None:
-    """Refuse points of the best checkpoint next to points of the last: the best is picked from noise.
+    """Check that evaluations of best checkpoints are not mixed with those of last checkpoints. (The best one is picked
+    from noise, and looks too good.)
+
+    Args:
+        kinds: entries of a column that describes the checkpoint.
 
     Raises:
-        UserError: the column holds both.
+        UserError: the column holds more than one value.
     """
     _refuse_mixture(
         kinds, "checkpoints", "the best of a run is picked, the last is not", "Read every run at its last checkpoint"
@@ -136,8 +147,15 @@ def check_rates(
     better: Callable[[np.ndarray], Any] = np.argmin,
     family: np.ndarray | None = None,
 ) -> list[str]:
-    """A warning where the best learning rate of a place is the lowest or highest tried, or only one was tried beside
-    places with more. Places are values of x, (inputs, n) or (n,), within a family."""
+    """Return a warning if the best learning rate at some place is the lowest or the highest that was tried there. A
+    place is a value of x within a family; places with a single learning rate are ignored.
+
+    Args:
+        x_IN: (inputs, n) or (n,).
+        rates: learning rates, (n,).
+        better: returns the index of the best y.
+        family: of every run, (n,); None: all are of one.
+    """
     x_IN = np.atleast_2d(x_IN)
     known = np.isfinite(x_IN).all(axis=0) & np.isfinite(rates) & np.isfinite(y)
     names = np.zeros(len(y), dtype=object) if family is None else family
@@ -162,7 +180,7 @@ def check_rates(
 
 
 def check_repeats(epochs: np.ndarray) -> list[str]:
-    """A warning where data were repeated more than four times in a law that has no term for it."""
+    """Return a warning if data were seen more than `MAX_EPOCHS` times, for a law without a term for repeated data."""
     many = int((epochs > MAX_EPOCHS).sum())
     if not many:
         return []
@@ -174,18 +192,19 @@ def check_repeats(epochs: np.ndarray) -> list[str]:
 
 
 def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> None:
-    """Refuse compute that is counted in two ways in one column.
+    """Check that all compute of a column is counted in the same way.
 
     Raises:
-        UserError: flops / (6 N D) falls into two groups that differ by 2, 3 or 6.
+        UserError: flops / (6 N D) falls into two groups that differ by a factor of 2, 3 or 6.
     """
-    counted = (flops > 0) & (params > 0) & (tokens > 0)  # a baseline without training has none
+    counted = (flops > 0) & (params > 0) & (tokens > 0)  # an untrained baseline has no compute
     each = np.log(flops[counted] / params[counted])
     ratio = np.sort(each - np.log(6.0 * tokens[counted]))
     gaps = np.diff(ratio)
     if not len(gaps) or gaps.max() < math.log(1.6):
         return
-    if np.ptp(each) < SAME_SPREAD * np.ptp(ratio):  # of one pass, not of training: it does not grow with the samples
+    # flops / N varies less than flops / (N D): the column holds the compute of one forward pass, not of training
+    if np.ptp(each) < SAME_SPREAD * np.ptp(ratio):
         return
     at = int(gaps.argmax())
     factor = math.exp(float(np.median(ratio[at + 1 :]) - np.median(ratio[: at + 1])))
@@ -199,8 +218,8 @@ def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> No
 
 
 def is_one_run(points: Points) -> bool:
-    """Whether these look like evaluations of one run: many, once each, at even steps of x. Sizes of runs of their own
-    grow by factors."""
+    """Return whether points look like evaluations of a single run: many, at distinct and evenly spaced x. (The sizes of
+    independent runs usually grow by factors.)"""
     x = np.sort(points.x[0])
     steps = np.diff(x)
     even = np.abs(steps - np.median(steps)) <= EVEN_RTOL * np.median(steps)
@@ -208,7 +227,7 @@ def is_one_run(points: Points) -> bool:
 
 
 def check_direction(points: Points) -> list[str]:
-    """A warning if y grows with x: it may be an accuracy."""
+    """Return a warning if y grows with x: it may be an accuracy instead of an error, or the reverse."""
     log_x, log_y = np.log(points.x[0]), np.log(points.y)
     if len(points) > 2 and np.ptp(log_x) and np.ptp(log_y) and float(np.corrcoef(log_x, log_y)[0, 1]) > 0.5:
         add = "is no accuracy, add --no-accuracy" if points.share else "is an accuracy, add --accuracy"
@@ -217,10 +236,11 @@ def check_direction(points: Points) -> list[str]:
 
 
 def check_published(made: FormFit, parameters: Mapping[str, float]) -> list[str]:
-    """A warning if the sum of the loss at published `parameters` is above the optimum; [] if it is the same fit.
+    """Return a warning if published `parameters` are not an optimum: if the sum of the loss there is above that of the
+    fit. [] if it is as low.
 
     An optimiser with an absolute tolerance, given the mean of a small loss, stops after a few steps and reports
-    convergence; published laws have been lost that way (Besiroglu et al. 2024, arXiv 2404.10102).
+    convergence; published laws have gone wrong that way (Besiroglu et al. 2024, arXiv 2404.10102).
 
     Raises:
         UserError: a parameter is missing or not positive, or the form cannot be judged.

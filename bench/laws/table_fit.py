@@ -1,4 +1,4 @@
-"""Laws through a table of runs from anywhere: one per group, with predictions, their record, and where groups cross."""
+"""Fits scaling laws to a table of runs from any source: one per group, with predictions, backtests and crossings."""
 
 from __future__ import annotations
 
@@ -38,29 +38,51 @@ JOINT_FORMS = ("chinchilla", "repeated")
 ISOFLOP = "isoflop"
 ONLY_GROUP = "all"  # name of the only group
 MAX_GROUPS = 50
-MAX_ROWS = 100  # A law of one input is fitted to so many rows; of more, means are fitted.
-SEED_STRIDE = 100_000  # between the seeds of two groups
-ALIKE = 0.6  # likeness of a misspelt form, below which none is suggested: forms differ in more than letters
+MAX_ROWS = 100  # A law of one input is fitted to at most this many rows; more rows are averaged first.
+SEED_STRIDE = 100_000  # difference of the random seeds of two groups
+ALIKE = 0.6  # least similarity to a misspelt option at which one is suggested: forms with like names may differ a lot
 CHOICES = {
     "form": (*forms.FORMS, "auto", ISOFLOP),
     "loss": ("huber", "squares", "absolute"),
     "schedule": ("runs", "constant", "decay"),
-}  # of a request
+}  # allowed values of the fields of `Request`
 LEAST_DRAWS = 20
-RULED_OUT = 0.01  # weight below which the points speak against a form
-FACTORS = (2.0, 4.0, 8.0)  # beyond an origin, at which the record is listed
-NEAREST_AT, AS_NEAR = (0.25, 1.0, 2.0, 4.0), 2e-3  # times the largest x; of log y
-LEAST_FREEDOM = 2  # degrees, of laws whose exponents are compared: with one, 90 % intervals hold 84 %
-CURVE_POINTS, CURVE_REACH = 61, 3.0  # of a curve that is drawn; how far it goes beyond the largest run, at least
+RULED_OUT = 0.01  # a warning appears if the weight of the shown form is below this
+FACTORS = (2.0, 4.0, 8.0)  # a backtest lists errors at these multiples of an origin's x
+NEAREST_AT, AS_NEAR = (0.25, 1.0, 2.0, 4.0), 2e-3
+"""Multiples of the largest x at which forms are compared with the law, and the mean difference of log y that does not
+matter."""
+LEAST_FREEDOM = 2  # degrees of freedom of laws whose exponents are compared; with 1, 90 % intervals hold 84 %
+CURVE_POINTS, CURVE_REACH = 61, 3.0
+"""Number of points of a curve for a figure, inside and beyond the data, and how many times beyond the largest run it
+goes at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """A request for a fit, as the command line gives it. `at`: places to predict, (inputs, n). `reach`: values of y
-    whose x is asked. `schedule`: what rows are, "runs", "constant" or "decay"; None: as their spacing suggests.
-    `curves`: the answer holds every group's points and its curve with bands, for a figure. `design`: what the next runs
-    may cost, in the unit of `cost`, a column, or of compute; `narrow`: the answer that they are to narrow
-    (`bench.laws.next_runs`); `unit_prices`: of a "FLOP" and of one of the "hours", and from what."""
+    """A request for a fit, as given on the command line.
+
+    Attributes:
+        x, y: names of columns.
+        form: a name of `forms.FORMS`, "auto" or "isoflop".
+        group: column of the groups, which get one law each.
+        accuracy: whether y is an accuracy; None: decided by its name.
+        cluster: column that says which trunk (training run) a row comes from.
+        budget: column of compute budgets, for "isoflop".
+        loss, delta: see `fit.fit`.
+        at: x to predict at, (inputs, n).
+        reach: values of y whose x is asked.
+        schedule: what the rows are: "runs" (independent runs), or evaluations of one run whose learning rate is
+            "constant" or in "decay"; None: judged by their spacing.
+        published: parameters of a published law, to be judged.
+        draws: number of resamples.
+        backtest: whether the answer holds the errors from earlier origins.
+        curves: whether the answer holds every group's points and its curve with bands, for a figure.
+        design: what the next runs may cost together, in the unit of the column `cost`, or of compute.
+        narrow: the answer whose interval these runs are to narrow (`bench.laws.next_runs`).
+        cost: column of costs.
+        unit_prices: for the units "FLOP" and "hours", the price of one and its source.
+    """
 
     x: tuple[str, ...]
     y: str
@@ -86,12 +108,15 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Group:
-    """One group's points, what was noted on reading them, and, where no form is given, its law.
+    """One group of a table, with its fits.
 
     Attributes:
-        rows: whose means the points are; the points where they are few.
-        fits: of every form of one input to all points; () where the law has several.
-        withheld: why the law says nothing beyond the points; None where it does.
+        points: that are fitted.
+        rows: the rows whose means the points are; the points themselves where there are few.
+        notes: lines for the user on how the rows were interpreted.
+        law: the law that predicts, if no form is given ("auto"); otherwise None.
+        fits: a fit of every form of one input to all points; () for a law of several inputs.
+        withheld: the reason why the law gives no intervals beyond the points; None if it does.
     """
 
     points: fit.Points
@@ -103,18 +128,18 @@ class Group:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Every form that the points allow, the largest first."""
+        """Weight of every form that the points allow, the largest first."""
         return averaging.form_weights(self.fits) if self.fits else {}
 
 
 def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None = None) -> dict[str, Any]:
-    """Fit as the options require; JSON types.
+    """Fit laws to a table and return everything that was asked for, as JSON types.
 
     Args:
-        held: rows that are not fitted; their values stand beside the predictions at their x.
+        held: rows that are not fitted; they are compared with the predictions at their x.
 
     Raises:
-        UserError: unknown names, points that do not belong together or are too few, in every group.
+        UserError: unknown names, points that do not belong in one fit, or too few points in every group.
     """
     full = reader.full_accuracy(pd.concat([table, held]), request.y, accuracy=request.accuracy)
     _check_asked(request, full)
@@ -179,7 +204,13 @@ def _design(
     form: forms.Form | None,
     middle: float,
 ) -> dict[str, Any]:
-    """The next runs that narrow an answer most: see `bench.laws.next_runs`."""
+    """Return the next runs that narrow the interval of an answer most, as `bench.laws.next_runs.answer` does.
+
+    Args:
+        told: the fitted groups by name.
+        form: of all groups; None under "auto".
+        middle: x at which slopes are compared.
+    """
     price = reader.run_price(table, request.x, cost=request.cost)
     prices = request.unit_prices or {}
     if prices and price.unit not in prices:
@@ -213,7 +244,11 @@ def _design(
 
 
 def _check_asked(request: Request, full: float | None) -> None:
-    """Raises UserError for an option out of range, a place, or a value, that no run can have."""
+    """Raise UserError for an option that is not allowed, and for an x or y that no run can have.
+
+    Args:
+        full: see `runs_table.full_accuracy`.
+    """
     for name, allowed in CHOICES.items():
         if getattr(request, name) not in (None, *allowed):
             raise unknown(name, str(getattr(request, name)), allowed, cutoff=ALIKE)
@@ -231,12 +266,12 @@ def _error_of(accuracy: float) -> float:
 
 
 def exponents_apart(first: Averaged, second: Averaged, x: float) -> dict[str, Any]:
-    """Exponent of the first at x less that of the second, from independent refits of both: value, low, high; or None of
-    these, and the reason.
+    """Return the exponent of the first law at x minus that of the second, from independent refits of both: "value",
+    "low" and "high"; these are None if they cannot be compared, and "reason" says why.
 
     In simulations (420 pairs of `tools/measure_crossings.py`, 5 to 12 points), 90 % intervals hold the difference in
-    94 ± 1 % where the form is not known, and in 91 ± 2 % of 255 where it is; quantiles of differences between refits
-    held it in 97 and 95 %.
+    94 ± 1 % if the form is unknown, and in 91 ± 2 % of 255 pairs if it is known; quantiles of the differences between
+    refits held it in 97 and 95 %.
     """
     straight = all(part.fit.form is forms.POWER for made in (first, second) for part in made.parts)
     reason = None
@@ -252,7 +287,7 @@ def exponents_apart(first: Averaged, second: Averaged, x: float) -> dict[str, An
 
 
 def _groups(table: pd.DataFrame, request: Request, full: float | None) -> tuple[dict[str, Group], dict[str, str]]:
-    """Groups that can be fitted, and why the others cannot."""
+    """Return the groups that can be fitted, and for each other group the reason why it cannot, both by name."""
     parts = {ONLY_GROUP: table}
     if request.group:
         parts = reader.by_group(table, request.group)
@@ -306,7 +341,7 @@ def _residuals(law: fit.FormFit, rows: fit.Points) -> np.ndarray:
 
 
 def _law(points: fit.Points) -> Forecast:
-    """The median of forms that bend, or a straight line where there are too few points for them."""
+    """Return the law that predicts: the median of the forms that bend, or a power law if there are too few points."""
     try:
         return extrapolation.forecast(points)
     except UserError:
@@ -323,7 +358,7 @@ def _left_out(points: fit.Points, far: np.ndarray) -> list[str]:
 
 
 def _withheld(points: fit.Points, request: Request) -> str | None:
-    """Why a law of these points says nothing beyond them; None where it does."""
+    """Return the reason why a law of these points gives no intervals beyond them; None if it does."""
     what = "are" if request.schedule == "decay" else "look like" if _one_run(points, request) else None
     return what and (
         f"these {what} evaluations of one run, which are no scaling curve where its rate decays: a longer run decays "
@@ -333,14 +368,19 @@ def _withheld(points: fit.Points, request: Request) -> str | None:
 
 
 def _one_run(points: fit.Points, request: Request) -> bool:
-    """Whether all points were read from one run, of which nothing was said: its trunk, or the spacing, says so."""
+    """Return whether all points seem to be evaluations of one run, by their trunk or their spacing; False if the
+    request says what they are (`schedule`)."""
     named = request.cluster is not None and len(set(points.cluster.tolist())) == 1 < len(points)
     return request.schedule is None and (named or table_diagnostics.is_one_run(points))
 
 
 def _nearest(groups: Sequence[Group]) -> forms.Form:
-    """The form whose fits lie nearest to the laws of all groups, at the end of the points and beyond: its parameters
-    are shown. It is one of those that make the laws, or a straight line where that is as good within `AS_NEAR`."""
+    """Return the form whose parameters are shown for the laws of all groups: the one whose fits are nearest to these
+    laws, at the end of the points and beyond.
+
+    It is one of the forms whose median the laws are, or a power law. Among forms that are as near within `AS_NEAR`, it
+    is the one with the fewest parameters.
+    """
     apart: dict[str, list[float]] = {}
     for group in groups:
         assert group.law is not None
@@ -355,7 +395,8 @@ def _nearest(groups: Sequence[Group]) -> forms.Form:
 
 
 def _middle(every: list[fit.Points]) -> float:
-    """The geometric middle of the first input, of the range that all groups cover where there is one."""
+    """Return the geometric middle of the range of the first input that all groups cover; without one, of the whole
+    range."""
     least, most = ([float(end(p.x[0])) for p in every] for end in (np.min, np.max))
     low, high = max(least), min(most)
     return math.sqrt(low * high) if low < high else math.sqrt(min(least) * max(most))
@@ -370,12 +411,13 @@ def _fit(
     seed: int,
     held: HeldOutRuns | None = None,
 ) -> tuple[dict[str, Any], Averaged]:
-    """One group's law: card, intervals of its parameters and of what can be compared between forms, predictions with
-    their record, warnings.
+    """Fit one group's law. Return the results as JSON types (card of the fit, intervals of its parameters and of the
+    quantities that forms can be compared by, predictions, warnings), and its refits.
 
     Args:
-        middle: x at which slopes are compared. seed: of the resamples, another one for each group. held: the group's
-            rows that are not fitted.
+        middle: x at which slopes are compared.
+        seed: of the resamples; different for each group.
+        held: the group's rows that are not fitted.
     """
     points = group.points
     delta = request.delta or (fit.CHINCHILLA_DELTA if form.name == "chinchilla" else None)
@@ -416,7 +458,7 @@ def _fit(
         made = extrapolation.forecast(points, [form], loss=law.loss, delta=law.delta, half_life=None)
         made = dataclasses.replace(made, fits=(law,), withheld=group.withheld)
     fitted["predicted_by"] = [one.form.name for one in made.fits]
-    top = 1.0 if points.share else np.inf  # an error that is a share of images ends at 1
+    top = 1.0 if points.share else np.inf  # an error that is a fraction of images is at most 1
     if request.curves:
         asked = [] if request.at is None else request.at[0].tolist()
         unfitted = {"x": [], "y": []} if held is None else {"x": held.x[0].tolist(), "y": held.y.tolist()}
@@ -435,8 +477,9 @@ def _fit(
 
 
 def curve(made: Forecast, resampled: Averaged, points: fit.Points, *, far: float, top: float) -> dict[str, list[Any]]:
-    """The law that predicts, from the smallest run to `far`, or to the largest run where it says nothing beyond: x, y,
-    its intervals, whether x lies beyond the largest run. `top`: y lies below."""
+    """Return the law that predicts as a curve for a figure, one list per column: x, y, its intervals, and whether x is
+    beyond the largest run. It goes from the smallest run to `far`, or to the largest run if the law gives no intervals
+    beyond it. `top`: upper limit of y."""
     low, high = float(points.x.min()), float(points.x.max())
     beyond = np.geomspace(high, far, CURVE_POINTS)[1 : None if made.answers else 1]
     x = np.concatenate([np.geomspace(low, high, CURVE_POINTS), beyond])
@@ -448,7 +491,7 @@ def curve(made: Forecast, resampled: Averaged, points: fit.Points, *, far: float
 
 
 def _ruled_out(form: forms.Form, weights: Mapping[str, float], *, auto: bool) -> list[str]:
-    """A warning where the points speak against the form whose parameters are shown."""
+    """Return a warning if the points contradict the form whose parameters are shown (weight below `RULED_OUT`)."""
     weight = weights.get(form.name, 0.0)
     if not weights or weight >= RULED_OUT:
         return []
@@ -462,7 +505,12 @@ def _ruled_out(form: forms.Form, weights: Mapping[str, float], *, auto: bool) ->
 
 
 def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np.inf) -> list[dict[str, Any]]:
-    """Predictions with intervals; None for those that nothing supports. `top`: y lies below."""
+    """Return one row for each prediction, with its intervals; an interval that the data do not support is None.
+
+    Args:
+        at: x of the predictions, (inputs, n).
+        top: upper limit of y.
+    """
     rows = []
     for i, distance in enumerate(made.distance(at)):
         ends = {name: np.minimum(getattr(bands, name)[i], top).tolist() for name in ("within", "total", "one_run")}
@@ -481,7 +529,8 @@ def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np
 
 
 def _why_not(made: Forecast, distance: float) -> str | None:
-    """Why there is no interval at a log distance, and which run would change that; None where there is one."""
+    """Return the reason why there is no interval at a log distance beyond the data, and which runs would change that;
+    None if there is one."""
     if distance < 0:
         return "it lies below the data, where nothing was tested; a run there would tell"
     if distance == 0 or made.answers:
@@ -491,8 +540,12 @@ def _why_not(made: Forecast, distance: float) -> str | None:
 
 
 def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) -> dict[str, float | str | None]:
-    """The x at which one more run would have a y, with both ends of its interval, from the bands that predictions come
-    from; None where an end is not known, and why. `share`: the table has accuracies."""
+    """Return the x at which one more run would have the y `wanted`, with both ends of its interval; an end that is
+    unknown is None, and "why" gives the reason.
+
+    Args:
+        share: whether the table has accuracies, so that `wanted` is one.
+    """
     y = _error_of(wanted) if share else wanted
     ends = extrapolation.reached(made.grid, made.bands(resampled, made.grid[None]), y)
     why = _why_not(made, np.inf)
@@ -509,7 +562,7 @@ def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) 
 
 
 def _bends(made: Forecast) -> list[str]:
-    """A warning where the last points are not what the points before them gave."""
+    """Return a warning if the last point is outside the interval that was predicted from the points before it."""
     missed = made.departure()
     if missed is None:
         return []
@@ -523,20 +576,21 @@ def _bends(made: Forecast) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeldOutRuns:
-    """Rows that were not fitted: x (inputs, n), y (n,) as the fit reads it, and their groups."""
+    """Rows that are not fitted, for comparison with predictions: x (inputs, n); y (n,), as a loss or an error; and the
+    name of each row's group (n,)."""
 
     x: np.ndarray
     y: np.ndarray
     group: np.ndarray
 
     def of(self, name: str) -> HeldOutRuns:
-        """The runs of a group that have a y."""
+        """Return the rows of one group that have a y."""
         kept = (self.group == name) & np.isfinite(self.y)
         return HeldOutRuns(x=self.x[:, kept], y=self.y[kept], group=self.group[kept])
 
 
 def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request, full: float | None) -> HeldOutRuns:
-    """Read beside the fitted rows, so that columns mean the same."""
+    """Return the held-out rows. They are read together with the fitted rows, so that columns are interpreted alike."""
     both = pd.concat([table, held.drop_duplicates()])
     if request.form in JOINT_FORMS:
         both = reader.with_inputs(both, request.x)[0]
@@ -551,8 +605,8 @@ def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request, full: float
 
 
 def observed(seen: HeldOutRuns, at: np.ndarray, prediction: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A group's runs at a place: mean, number, and how many lie in the widest interval that there is; None without
-    any."""
+    """Compare the held-out runs at one x with a prediction: mean of y, number of runs, and how many lie inside the
+    widest interval of the prediction. None if there are no runs at this x."""
     here = np.isclose(seen.x, at[:, None], rtol=1e-9, atol=0).all(axis=0)
     if not here.any():
         return None
@@ -563,12 +617,13 @@ def observed(seen: HeldOutRuns, at: np.ndarray, prediction: Mapping[str, Any]) -
 
 
 def past_error(made: Forecast, distance: float) -> dict[str, Any]:
-    """How far off the procedure was from earlier origins, at about a log distance or the farthest there is."""
+    """Return how far off predictions from the points up to an earlier x were, at about a log distance beyond it."""
     return dataclasses.asdict(made.past_error(distance)) if made.origins else {"origins": 0}
 
 
 def backtest(made: Forecast) -> dict[str, Any]:
-    """The record: from every origin the error at some factors beyond it, and whether the interval then held it."""
+    """Return, for fits up to several earlier x (origins), the errors of their predictions at some multiples of that x,
+    and whether the interval that would have been given there contained the measured value."""
     rows: list[dict[str, Any]] = []
     for number, origin in enumerate(made.origins):
         before = made.before(number)
@@ -607,7 +662,7 @@ def backtest(made: Forecast) -> dict[str, Any]:
 
 
 def _isoflop(table: pd.DataFrame, request: Request, full: float | None) -> dict[str, Any]:
-    """Best size at each budget, and its exponent."""
+    """Return the isoFLOP analysis as JSON types: the best size at each budget, and the exponent of its law."""
     if request.group:
         raise UserError(
             "The form 'isoflop' fits one set of budgets at a time.",

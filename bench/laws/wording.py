@@ -1,4 +1,4 @@
-"""A fit's answer in words, as `vit-bench fit` prints it."""
+"""Puts the answer of a fit into words, as `vit-bench fit` prints it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 from bench.core.formatting import compact, join, percent, plural, significant
 from bench.laws.forms import form_name
 
-MAX_PAIRS = 21  # of groups, that are printed
+MAX_PAIRS = 21  # comparisons of pairs of groups are printed if there are at most this many
 QUANTITIES = {
     "slope": "slope −d log y / d log x at {place}",
     "floor": "floor, the limit of y for large x",
     "exponent": "exponent with which y falls to its floor",
 }
-NAMED_APART = 0.01  # forms of less weight
-MOST_FACTOR = 14.0  # log of the half of an interval beyond which it says nothing
-SMALL_FACTOR = 0.5  # log of the half of an interval, told as a share up to there
-NO_FLOOR = 1e-3  # share of the upper end: a floor nearer to 0 is none
+NAMED_APART = 0.01  # forms with a smaller weight are listed as ruled out
+MOST_FACTOR = 14.0  # half-width of an interval of a logarithm from which on the interval is called open
+SMALL_FACTOR = 0.5  # half-width of an interval of a logarithm below which it is given in percent, above as a factor
+NO_FLOOR = 1e-3  # a floor below this fraction of its upper end is printed as 0
 
 
 def lines(result: Mapping[str, Any]) -> list[str]:
-    """The lines that `vit-bench fit` prints."""
+    """Return the lines that `vit-bench fit` prints for the result of `table_fit.answer`."""
     text = [f"note: {item}" for item in result["notes"]]
     if "isoflop" in result:
         return text + _isoflop(result["isoflop"]) + [f"  warning: {item}" for item in result["warnings"]]
@@ -45,7 +45,7 @@ def lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def title(result: Mapping[str, Any]) -> str:
-    """The exponents in one sentence: of one law, of two that are compared, or from the least to the largest."""
+    """Return one sentence about the exponents: that of a single law, a comparison of two, or the range of several."""
     if len(result.get("exponents", [])) == 1:
         return exponents(result["exponents"][0])
     name, *others = sorted(result["fits"], key=lambda name: result["fits"][name]["slope"]["value"])
@@ -56,7 +56,7 @@ def title(result: Mapping[str, Any]) -> str:
 
 
 def exponents(apart: Mapping[str, Any]) -> str:
-    """Which of two groups falls faster, or that one cannot tell."""
+    """Return a sentence that says which of two groups falls faster, or that this is inconclusive."""
     first, second, value = apart["first"], apart["second"], apart["value"]
     unsure = f"inconclusive whether {first} or {second} falls faster"
     what = "exponents" if apart.get("straight") else f"slopes at x = {compact(apart['x'])}"
@@ -71,18 +71,23 @@ def exponents(apart: Mapping[str, Any]) -> str:
 
 
 def with_ends(quantity: Mapping[str, float]) -> str:
-    """A value with its interval."""
+    """Return a value with its interval, as "value [low, high]"."""
     value, low, high = (significant(quantity[end]) for end in ("value", "low", "high"))
     return f"{value} [{low}, {high}]".replace("-", "−")
 
 
 def predictor(forms: Sequence[str]) -> str:
-    """The law that predicts: a form, or the median of several."""
+    """Return the name of the law that predicts: that of its form, or "median of … forms"."""
     return form_name(forms[0]) if len(forms) == 1 else f"median of {len(forms)} forms that bend"
 
 
 def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
-    """Quantities that forms can be compared by, with their intervals. `place`: where the slope is taken."""
+    """Return a line for each quantity that forms can be compared by (slope, floor, exponent), with its interval.
+
+    Args:
+        groups: quantities by name (`averaging.OverForms` as dictionaries).
+        place: where the slope is taken, such as "x = 1e18".
+    """
     lines = []
     for name, q in groups.items():
         least = NO_FLOOR * q["high"] if name == "floor" else 0.0
@@ -94,14 +99,20 @@ def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[st
 
 
 def weights(forms: Mapping[str, float]) -> str:
-    """Names the forms that cannot be ruled out with their weights, then the others."""
+    """Return a list in words: forms with their weights, then the names of the forms that are ruled out."""
     kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
     others = [name for name, weight in forms.items() if weight < NAMED_APART]
     return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
 
 
 def next_runs(d: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """The next runs, what they cost, and how wide the answer's interval is expected to be with less and with all."""
+    """Return lines on the next runs: what they are, what they cost, and how wide the answer's interval is expected to
+    be with all the money and with less.
+
+    Args:
+        d: from `next_runs.answer`.
+        names: of the x columns.
+    """
     value = "" if d["value"] is None else f" (now {compact(d['value'], 3)})"
     text = [f"next runs that narrow the {d['narrows']}{value} most, for {_cost(d)}:"]
     for run in d["runs"]:
@@ -118,13 +129,13 @@ def next_runs(d: Mapping[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def _cost(of: Mapping[str, Any]) -> str:
-    """A cost in its unit, and in money where there is a price."""
+    """Return a cost in its unit, and in money if there is a price."""
     what = f"{compact(of['cost'], 3)} {of['unit']}"
     return what if of["money"] is None else f"{significant(of['money'])} in money ({what})"
 
 
 def _half(half: float | None, log: bool) -> str:
-    """Half of an interval: a share, or a factor, where it is of a logarithm."""
+    """Return the half-width of an interval in words; if it is of a logarithm (`log`), in percent or as a factor."""
     if half is None or (log and half > MOST_FACTOR):
         return "open"
     if not log:
@@ -134,7 +145,7 @@ def _half(half: float | None, log: bool) -> str:
 
 
 def _crossing(c: Mapping[str, Any]) -> str:
-    """One sentence about a pair of groups: where they cross, or what is known instead."""
+    """Return one sentence about a pair of groups: where they cross, or what is known instead."""
     where = ""
     if c["x"] is not None:
         where = f" at {compact(c['x'])} [{compact(c['low'])}, {compact(c['high'])}], then {c['overtakes']} is ahead"
@@ -146,12 +157,12 @@ def _crossing(c: Mapping[str, Any]) -> str:
 
 
 def _fit(name: str, answer: Mapping[str, Any], reached: str) -> list[str]:
-    """Lines on one law. reached: what the values of --reach are."""
+    """Return the lines on one group's law. `reached`: what the values of --reach are, "accuracy" or "y"."""
     card = answer["card"]
     form, level = card["form"], f"{answer['level']:.0%}"
     law = answer.get("predicted_by", [form])
     more = f", {card['formula']}, {card['loss']}" if len(law) == 1 else ", each with the same weight"
-    text = [f"{name}: {asked}" for asked in answer["asks"]]  # first: what follows is of a law that falls
+    text = [f"{name}: {asked}" for asked in answer["asks"]]  # first, because all that follows assumes that y falls
     text.append(f"{name}: {card['points']} points; the law is the {predictor(law)}{more}")
     text += [f"  note: {item}" for item in answer["notes"]]
     if answer["over_forms"]:
@@ -181,7 +192,8 @@ def _fit(name: str, answer: Mapping[str, Any], reached: str) -> list[str]:
 
 
 def _prediction(where: str, what: str, p: Mapping[str, Any]) -> str:
-    """A prediction with its intervals; beyond the data, how far and from what; or why there is none."""
+    """Return a line on one prediction: its intervals and, beyond the data, how far beyond and how far off earlier
+    predictions were; or the reason why there is none."""
     if p["refused"]:
         return f"  {where}: no prediction; {p['refused']}"
     text = f"  {where}: {what}, {_range(p['total'])} in total"
@@ -196,7 +208,7 @@ def _prediction(where: str, what: str, p: Mapping[str, Any]) -> str:
 
 
 def _reached(r: Mapping[str, Any], what: str) -> str:
-    """Says where another run has a y, or an accuracy."""
+    """Return a line that says at which x another run would have a given y or accuracy. `what`: "y" or "accuracy"."""
     low, high = ("?" if r[end] is None else compact(r[end]) for end in ("low", "high"))
     if r["x"] is None:
         least = f"; x is at least {low}" if r["low"] is not None else ""
@@ -211,7 +223,7 @@ INTERVALS = {"one_run": "the interval of one run", "total": "the total interval"
 
 
 def _observed(observed: Mapping[str, Any]) -> str:
-    """A line on the runs there that were not fitted."""
+    """Return a line that compares a prediction with the held-out runs at its x."""
     value, number = significant(observed["y"], 4), observed["n"]
     start = f"    held out there: {value}" + (f", the mean of {number} runs" if number > 1 else "")
     if observed["interval"] is None:
@@ -223,7 +235,7 @@ def _observed(observed: Mapping[str, Any]) -> str:
 
 
 def _backtest(backtest: Mapping[str, Any]) -> list[str]:
-    """The record as a table: one line per origin."""
+    """Return the backtest as a table, one line per origin."""
     if not backtest["rows"]:
         return ["  backtest: too few points to go back to earlier origins"]
     text = ["  backtest: points up to | number | off by, at times beyond (interval then)"]

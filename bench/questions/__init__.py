@@ -1,1 +1,1 @@
-"""Questions to the records of a study: one file each, which exports QUESTION."""
+"""Questions that are answered from the records of a study: one file each, which exports QUESTION."""

@@ -1,16 +1,16 @@
-"""Do these records bear out what the paper says of single design choices, and of masked pre-training?
+"""Do these records confirm what the ViT paper says about single design choices, and about masked pre-training?
 
-Variants are told apart by the options in their models' names (`bench.study.names.ModelName`) and by the axes
-that their cells name: those of the suites `ablation` and `masked`.
+Variants are identified by the options in their models' names (`bench.study.names.ModelName`), and by the axes that
+their cells lie on, which are those of the suites `ablation` and `masked`.
 
-A statement is contradicted only where each side was trained at several learning rates: what looks worse at the rate of
-another network may be as good at its own.
+A statement is contradicted only if each side was trained at several learning rates, because a network that looks worse
+at another network's rate may be as good at its own.
 
 Findings:
     subject: the `Statement`.
-    estimate: the difference that it is about, mean over pairs of variants.
-    margin: of a statement that two things are alike, within which they count as that.
-    evidence: each pair ("another variant").
+    estimate: the difference in accuracy that the statement is about, averaged over pairs of variants.
+    margin: for a statement that two things are equal, the difference up to which they count as equal.
+    evidence: the difference of each pair (contrast "another variant").
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ if TYPE_CHECKING:
     from vit.config import ViTConfig
 
 NAME = "as published"
-NOT_WITHIN_MARGIN = "not within margin"  # a reason: the difference may be 0, and may exceed `MARGIN` too
-ONE_RATE = "one rate"  # a reason: a side was trained at one learning rate, which may suit it less than the other
+# Reasons of a finding (`Finding.reasons`).
+NOT_WITHIN_MARGIN = "not within margin"  # the difference may be within `MARGIN`, but may also exceed it
+ONE_RATE = "one rate"  # a side was trained at a single learning rate, which may suit it less than the other side
 POSITION, POOLING, SHAPE, STEM, OPTIMIZER, MASKED = CHOICES
-ENCODINGS = ("learned-1d", "learned-2d", "relative")  # the paper's
-MARGIN = 0.03  # accuracy within which two choices count as equal: the gap in Table 8 that the paper calls large
+ENCODINGS = ("learned-1d", "learned-2d", "relative")  # the position encodings that the paper compares
+MARGIN = 0.03  # two choices whose accuracies differ by less count as equal: the paper calls such a gap (Table 8) large
 
 
 class Statement(StrEnum):
-    """A statement of the paper about a design choice, or about self-supervision."""
+    """A statement of the paper about a design choice or masked pre-training. Comments say where the paper makes it."""
 
     POSITION_HELPS = "position embedding > none"  # Table 8
     ENCODINGS_ALIKE = "2-D, relative = 1-D positions"  # Table 8
@@ -63,14 +64,14 @@ class Statement(StrEnum):
 
 
 EQUAL = (Statement.ENCODINGS_ALIKE, Statement.PLACES_ALIKE, Statement.POOLING_ALIKE)
-Asked = tuple[Statement, list[tuple[Point | None, Point | None]]]  # differences between pairs of variants
-HEAD = "masked"  # the head of a model that predicts masked patches
-SCRATCH = "scratch"  # a way, and the axis of a training that stands for it
+Asked = tuple[Statement, list[tuple[Point | None, Point | None]]]  # a statement, and the pairs of variants it compares
+HEAD = "masked"  # name of the head with which a model predicts masked patches
+SCRATCH = "scratch"  # training from scratch: a key of `ways`, and the axis of cells that train so
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One variant on one axis: its series, its model's name without options, and these."""
+    """One variant on one axis: its series, its model's name without options (`base`), and these options."""
 
     series: Series
     base: str
@@ -82,7 +83,8 @@ class Setting:
 
     @property
     def config(self) -> ViTConfig:
-        """The ViT's own choices, which its name leaves out where they are its row's."""
+        """The ViT's full configuration. Its name gives only the options that differ from the row of its size in the
+        table of sizes."""
         from vit.config import config_for, parse
 
         row = parse(self.base)
@@ -92,7 +94,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Ablations:
-    """The variants in a study's records, every learning rate that was tried included."""
+    """The variants in a study's records, at all learning rates that were tried."""
 
     evidence: Evidence
 
@@ -101,7 +103,7 @@ class Ablations:
         return self.evidence.swept or self.evidence
 
     def on(self, axis: str) -> list[Setting]:
-        """The variants of an axis."""
+        """Return the variants on an axis."""
         named = (s for s in self.whole.series if any(axis in p.axes for p in s.points))
         return [
             Setting(series=s, base=name.base, options=dict(name.options))
@@ -111,32 +113,33 @@ class Ablations:
 
     @cached_property
     def base(self) -> str:
-        """The model that is changed, by name; "" without one."""
+        """Name of the model whose design is changed; "" without one."""
         return next((s.base for s in self.on(POSITION)), "")
 
     @cached_property
     def shaped(self) -> str:
-        """The model whose shape is changed, by name: the one that most variants of that axis are of."""
+        """Name of the model whose shape is changed: the one that most variants on that axis are derived from."""
         named = Counter(s.base for s in self.on(SHAPE))
         return named.most_common(1)[0][0] if named else self.base
 
     def at(self, axis: str, *, base: str | None = None, **options: Any) -> Point | None:
-        """The point of a variant by its options; None where it was not trained."""
+        """Return the point of the variant with these options; None if it was not trained. `base`: name of its model; by
+        default `self.base`."""
         wanted = base or self.base
         return next((s.point for s in self.on(axis) if s.base == wanted and s.options == options), None)
 
     def dimension(self, setting: Setting) -> str:
-        """The part of the shape that differs from the base: a field of the configuration, "patch_size", "all"; "" for
-        none."""
+        """Return which part of the shape differs from that of `shaped`: a field of the configuration, "patch_size", or
+        "all" for several; "" for none."""
         changed = [*setting.options, *(["patch_size"] if setting.base != self.shaped else [])]
         return "all" if len(changed) > 1 else "".join(changed)
 
     def positions(self) -> dict[tuple[str, str], Point]:
-        """(encoding, where it is added) -> point. Without either in its name a model has its row's own."""
+        """Return the points of the variants of position embeddings, by (encoding, where it is added)."""
         return {(s.config.position, s.config.position_at): s.point for s in self.on(POSITION)}
 
     def sweeps(self, axis: str) -> list[tuple[Setting, lr_sweep.Sweep]]:
-        """The sweeps of an axis, with the variant at the rate that was chosen."""
+        """Return the learning-rate sweeps on an axis, each with the variant at the chosen rate."""
         settings = self.on(axis)
         cells = self.whole.cells
         return [
@@ -148,27 +151,28 @@ class Ablations:
 
     @cached_property
     def swept(self) -> frozenset[str]:
-        """Directories of the runs whose learning rate is one of several that were tried."""
+        """Directories of the runs that are part of a learning-rate sweep."""
         return frozenset(name for s in lr_sweep.sweeps(self.evidence) for tried in s.tried for name in tried.cells)
 
     def has_sweep(self, point: Point) -> bool:
-        """Whether its learning rate was one of several; an untrained network has none to choose."""
+        """Return whether a point's learning rate is one of several that were tried; True for an untrained network,
+        which has none."""
         return not point.trained or not self.swept.isdisjoint(self.whole.cells.get(point.variant, ()))
 
     def recipe(self, point: Point) -> Recipe:
-        """The recipe that a point was trained by."""
+        """Return the recipe that a point was trained with."""
         table = self.whole.horizons
         recipe: Recipe = table.loc[table["variant"] == point.variant, "recipe"].iloc[0]
         return recipe
 
     def at_rate(self, sweep: lr_sweep.Sweep, rate: float) -> Point | None:
-        """The point of a sweep at one of its rates."""
+        """Return the point of a sweep at one of its learning rates; None if there is none."""
         names = {name for tried in sweep.tried if tried.rate == rate for name in tried.cells}
         return next((s.last for s in self.whole.series if names & set(self.whole.cells[s.variant])), None)
 
 
 def statements(evidence: Evidence) -> Iterator[Finding]:
-    """Every statement of the paper that these records can judge."""
+    """Yield a finding for every statement of the paper that these records can judge."""
     ablations = Ablations(evidence)
     asked: tuple[Asked, ...] = (*_positions(ablations), *_pooling(ablations), *_shapes(ablations), *_others(ablations))
     for measure in (HEADLINE, UPSTREAM):
@@ -184,8 +188,9 @@ def statements(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _judged(ablations: Ablations, evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterator[Finding]:
-    """The mean difference of each statement's pairs, and whether it bears the statement out; nothing where no pair was
-    measured. The variances between seeds of all pairs of all statements moderate each other."""
+    """Yield a finding for each statement with a measured pair: the mean difference of its pairs, and whether it
+    confirms the statement. The variances between seeds of all pairs are shrunk towards each other
+    (`bench.stats.moderated`)."""
     pairs = [
         (statement, Pair(contrast="another variant", model=a.series, point=a, base=b))
         for statement, both in asked
@@ -204,13 +209,15 @@ def _judged(ablations: Ablations, evidence: Evidence, asked: Sequence[Asked], me
 
 
 def _at_one_rate(finding: Finding) -> Finding:
-    """A finding at one learning rate, which is not enough to contradict the paper."""
+    """Return a finding that was made at one learning rate, with NO replaced by CANNOT_TELL: one rate is not enough to
+    contradict the paper."""
     verdict = Verdict.CANNOT_TELL if finding.verdict == Verdict.NO else finding.verdict
     return replace(finding, verdict=verdict, reasons=(*finding.reasons, ONE_RATE))
 
 
 def _equal(finding: Finding) -> Finding:
-    """A finding that says whether both sides are alike: YES with the interval within the margin, NO beyond it."""
+    """Return a finding with its verdict replaced by one on equality: YES if the interval is within ±`MARGIN`, NO if it
+    is outside, else CANNOT_TELL."""
     low, high = finding.low, finding.high
     if low is None or high is None:
         return finding
@@ -247,15 +254,16 @@ def _shapes(a: Ablations) -> Iterator[Asked]:
 
 
 def _others(a: Ablations) -> Iterator[Asked]:
-    settings = [s for s, _ in a.sweeps(OPTIMIZER)] or a.on(OPTIMIZER)  # Table 7 has one rate of each
+    settings = [s for s, _ in a.sweeps(OPTIMIZER)] or a.on(OPTIMIZER)  # Table 7 has one learning rate per optimizer
     by = {(s.base, a.recipe(s.point).optimizer): s.point for s in settings}
     yield Statement.ADAM_HELPS, [(point, by.get((base, "sgd"))) for (base, how), point in by.items() if how == "adamw"]
     yield Statement.AXIAL_HELPS, [(a.at(STEM, base=f"Axial{a.base}"), a.at(STEM))]
 
 
 def ways(evidence: Evidence) -> dict[str, Point]:
-    """How a network of the suite `masked` was pre-trained ("scratch", "masked", "labels") -> its point; of several
-    models, the first's. At scale `paper` "scratch" is a training of its own, on the labels of the target set."""
+    """Return the points of the suite `masked` by how their network was pre-trained: "scratch", "masked" or "labels". Of
+    several models, the first counts. "scratch" is the untrained network; at scale `paper`, a network trained on the
+    labels of the target set."""
     of_way: dict[str, Point] = {}
     for setting in sorted(Ablations(evidence).on(MASKED), key=lambda s: "masked_target" in s.options):
         masked, alone = setting.options.get("head") == HEAD, SCRATCH in setting.point.axes
@@ -267,7 +275,7 @@ def ways(evidence: Evidence) -> dict[str, Point]:
 
 # -- words -------------------------------------------------------------------------------------------------------------
 
-SAYS = {  # the paper's statements, and where they stand
+SAYS = {  # the paper's statements in words, and where the paper makes them
     Statement.POSITION_HELPS: "Position embeddings of any kind matter (Table 8)",
     Statement.ENCODINGS_ALIKE: "How positions are encoded makes little difference (Table 8)",
     Statement.PLACES_ALIKE: "Where positions are added makes little difference (Table 8)",
@@ -284,7 +292,7 @@ SAYS = {  # the paper's statements, and where they stand
 
 
 def say(f: Finding) -> list[str]:
-    """The statement, and each pair of variants behind the difference."""
+    """Return a sentence with the statement, and one with the difference of each pair of variants."""
     pairs = [f"{d.model} {points(d.estimate, d.low, d.high)}" for d in wording.every(f, Difference)]
     return [f"{SAYS[Statement(f.subject[0])]}.", f"Pairs: {'; '.join(pairs)}." if len(pairs) > 1 else ""]
 

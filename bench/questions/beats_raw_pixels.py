@@ -1,9 +1,10 @@
 """Do trained networks beat raw pixels?
 
-The family's model with most compute minus the same probe on raw pixels.
+The family's model with the most compute is compared with the same probe on raw pixels.
 
 Findings:
-    evidence: the model on the measure and on each of its tasks, and (model "") each task (contrast "raw pixels").
+    evidence: the difference of the model, on the measure and on each of its tasks, and (model "") on each task; the
+        contrast is "raw pixels".
 """
 
 from __future__ import annotations

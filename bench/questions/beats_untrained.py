@@ -1,10 +1,10 @@
 """Do trained networks beat untrained ones?
 
-A family's trained models minus the same networks before training.
+The models of a family after training are compared with the same networks before training.
 
 Findings:
-    evidence: each model on the measure and on each of its tasks, and (model "") the mean over models of each task
-        (contrast "untrained").
+    evidence: the difference of each model, on the measure and on each of its tasks, and (model "") the mean over models
+        on each task; the contrast is "untrained".
 """
 
 from __future__ import annotations

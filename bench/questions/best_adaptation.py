@@ -1,13 +1,14 @@
 """Which model is best for these images, adapted how?
 
-Ways keep the network as it is; `fine_tuning_gain.py` asks what changing it buys. Models and ways are chosen by
-cross-validation within the labelled images (`bench.tasks.adapt`), so that the test images say how good the choice is.
-It is compared, test image by test image, with the best way of the next model; of a single model, with its next way.
+Only ways of adapting with a frozen network are compared; fine-tuning is judged in `fine_tuning_gain.py`. Models and
+ways are chosen by cross-validation within the labelled images (`bench.tasks.adapt`), so that the test images measure
+how good the choice is. The best model is compared, test image by test image, with the best way of the next model; if
+there is only one model, with its next way.
 
 Findings:
-    subject: data set, the best model in its best way, the one that it is compared with.
+    subject: data set; the best model in its best way; what it is compared with.
     YES: the first is better on the test images, beyond the interval.
-    evidence: every model in its best way, the best first.
+    evidence: `BestWay` of every model, the best first.
 """
 
 from __future__ import annotations
@@ -42,8 +43,16 @@ NAME = "best adaptation"
 
 @dataclass(frozen=True, kw_only=True)
 class BestWay(Item):
-    """A model in its best way, with all labelled images. accuracy (or `metric`): on the test images. set_aside,
-    contrary, groups, test_groups: see `Adapted`. exported: whether `report --export` writes it."""
+    """A model in its best way of adapting, with all labelled images.
+
+    Attributes:
+        way: key of `adaptation.WAYS`.
+        images: number of labelled images.
+        accuracy, low, high: accuracy on the test images (or another `metric`), and its interval.
+        validation: accuracy by cross-validation; None if unknown.
+        set_aside, contrary, groups, test_groups: see `Adapted`.
+        exported: whether `report --export` can write the model to a file.
+    """
 
     model: str
     way: str
@@ -61,7 +70,7 @@ class BestWay(Item):
 
 
 def best_adaptations(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per data set; none where there is nothing to compare."""
+    """Yield one finding for each data set and metric, if there is something to compare."""
     every = [one for metric in metrics(evidence) for one in probes(adapted(evidence, metric))]
     for data, metric in dict.fromkeys((one.data, one.metric) for one in every):
         mine = [one for one in every if (one.data, one.metric) == (data, metric)]
@@ -132,7 +141,7 @@ def sentence(f: Finding) -> str:
 
 
 def usage(f: Finding) -> str:
-    """How the best model is used without this project, where a file of it can be written."""
+    """Return a program that uses the best model without this project; "" if the model cannot be exported."""
     return USAGE if wording.every(f, BestWay)[0].exported else ""
 
 
@@ -150,7 +159,7 @@ def tables(evidence: Evidence) -> list[Table]:
 
 
 def _ways(every: tuple[Adapted, ...], metric: str) -> Table:
-    """One row per model, way and number of labelled images."""
+    """Return a table with one row per model, way of adapting and number of labelled images."""
     plain, name = metric == ACCURACY, METRICS[metric]
     rows = [
         {"data": one.data, "model": one.model, "way": WAYS[one.way], "images": images, "accuracy": e}

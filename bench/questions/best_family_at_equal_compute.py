@@ -2,11 +2,12 @@
 
 Findings:
     subject: two families. Each is represented by its best model at each budget of the common range.
-    estimate: first - second, mean along the range; None where it changes along the range (`Reason.CHANGES`), which
-        leaves the trend.
-    trend: first - second at every budget.
-    leader: who is ahead.
-    evidence: `BeginsLater`, where a family has not begun to learn with less.
+    estimate: accuracy gap, first - second, averaged over the range; None if the gap depends on compute
+        (`Reason.CHANGES`), so that only the trend is meaningful.
+    trend: the gap at every budget.
+    leader: the family that is ahead.
+    evidence: `BeginsLater`, if a family has not begun to learn at the smallest budgets; `OtherRates`, if other learning
+        rates were trained.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from bench.core.formatting import join, signed
 from bench.core.phrase import phrase
 
 NAME = "best family at equal compute"
-SELECTION_BIAS = "selection bias"  # a reason: nothing corrects for choosing each family's best model
+SELECTION_BIAS = "selection bias"  # reason of a finding: scores are not corrected for picking the best models
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Every pair of families that were pre-trained on the data set that most models were."""
+    """Yield one finding for every pair of families, on the pre-training set that most models share."""
     series = of_one_data_set(compared_series(evidence))
     for first, second in combinations(families_of(series), 2):
         found = rate_choice.at_compute(evidence, series, first, second, HEADLINE)
@@ -81,8 +82,12 @@ def _best_finding(found: UnderRates) -> Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class OtherRates(Item):
-    """The mean difference where models have the other learning rates that could have been chosen: its least and its
-    greatest, over so many `choices`."""
+    """The range of the mean gap with other learning rates that could have been chosen.
+
+    Attributes:
+        choices: number of such choices.
+        least, greatest: the smallest and the largest mean gap over them.
+    """
 
     choices: int
     least: float
@@ -109,9 +114,11 @@ def say(f: Finding) -> list[str]:
 
 
 def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
-    """The part of the trend that a sentence is about, and what it adds on the rest. A lead over networks that raw
-    pixels beat is no headline: the sentence begins with the first budget at which both are above them, if there is
-    one."""
+    """Return the part of the trend that a sentence is about, and words about the rest.
+
+    A lead over networks that are worse than raw pixels means little. So the part begins with the first budget at which
+    both families are better than raw pixels, if there is one.
+    """
     late = wording.begins(f)
     start = next((number for number, p in enumerate(f.trend) if not p.below), None)
     names = list(dict.fromkeys(name for p in f.trend[:start] for name in p.below))
@@ -122,7 +129,8 @@ def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
 
 
 def sentence(f: Finding) -> str:
-    """Who leads by how much; where that changes along the range, at both ends of what can be said of it."""
+    """Return one sentence that says which family leads by how much; if that changes along the range, at both ends of
+    it."""
     part, more = _said(f)
     first, last = part[0], part[-1]
     equal = "within equal budgets" if Reason.WITHIN_BUDGETS in f.reasons else "at equal compute"
@@ -160,8 +168,8 @@ def _at_both_ends(f: Finding, first: TrendPoint, last: TrendPoint) -> str:
 
 
 def along(f: Finding) -> tuple[str, Tone] | None:
-    """The leader of a difference that changes along the range: "ViT ahead" or "ViT, then even". None where nobody is
-    ahead anywhere, or the leader changes more often: then the mean along the range answers."""
+    """Return the verdict in words if the gap depends on compute, such as "ViT ahead" or "ViT, then even". None if no
+    family is ahead anywhere, or if the leader changes more often; then the usual verdict applies."""
     if f.estimate is not None:
         return None
     names = {Verdict.YES: f.subject[0], Verdict.NO: f.subject[1], Verdict.CANNOT_TELL: "even"}

@@ -1,15 +1,15 @@
-"""Which learning rate does a model train best with, and can a rate be had from smaller models of the family?
+"""What is the best learning rate of each model, and can it be predicted from smaller models of its family?
 
-The rule for other sizes: the logarithm of the chosen rate is linear in that of forward MACs per image, fitted to the
-smaller sizes by least squares, and rounded to the nearest rate of the sweep. Each size with two or more smaller ones is
-held out in turn. The rule is right there if its rate could have been chosen (`is_rate_enough`). It is offered only
-where it is right on every size held out, and so many hits are unlikely by chance: rates drawn at random from those that
-were tried.
+The rule for other sizes: the logarithm of the chosen rate is linear in the logarithm of forward MACs per image. It is
+fitted to the smaller sizes by least squares, and its prediction is rounded to the nearest rate of the sweep. Each size
+with two or more smaller ones is held out in turn. The rule is right for it if the predicted rate is good enough
+(`is_rate_enough`). The rule is offered only if it is right for all held-out sizes, and if random choices among the
+tried rates would hardly be.
 
 Findings:
     subject: model, upstream set.
-    estimate: the rate chosen, with its interval; None where the best lies at or beyond the sweep's edge.
-    YES: the best one lies inside the sweep.
+    estimate: the chosen rate, with its interval; None if the best rate is at or beyond an end of the sweep.
+    YES: the best rate is inside the sweep.
     evidence: `Sweep`.
 """
 
@@ -34,20 +34,20 @@ from bench.study.cell import RATE_MARGIN, Recipe, is_rate_enough
 
 NAME = "best learning rate"
 
-# Reasons.
-TOO_FEW_RATES = "too few rates"  # fewer than two learning rates trained to the end
-EDGE_OF_SWEEP = "edge of sweep"  # the best rate is at or beyond an end of the sweep: `Sweep.further` goes on
-NO_CURVE = "no curve"  # no smooth curve has a maximum near the best rate tried, which is chosen then
-OPEN_INTERVAL = "open interval"  # the best rate's interval reaches an end of the sweep, or is not known
-DIVERGED = "diverged"  # some runs of the sweep did; such a rate is not chosen
+# Reasons of a finding (`Finding.reasons`).
+TOO_FEW_RATES = "too few rates"  # fewer than two learning rates were trained to the end
+EDGE_OF_SWEEP = "edge of sweep"  # the best rate is at or beyond an end of the sweep: try `Sweep.further`
+NO_CURVE = "no curve"  # the curve has no maximum near the best rate tried, which is chosen instead
+OPEN_INTERVAL = "open interval"  # the interval of the best rate reaches an end of the sweep, or is unknown
+DIVERGED = "diverged"  # some runs of the sweep diverged; such a rate is not chosen
 
-MAX_P_VALUE = 0.05  # of the p-value up to which the rule is offered
-MIN_FITTED_SIZES = 2  # sizes at least
+MAX_P_VALUE = 0.05  # the rule for other sizes is offered if its p-value is at most this
+MIN_FITTED_SIZES = 2  # sizes that the rule needs to predict a larger one
 
 
 def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
-    """The rate chosen for each model, as an option to train with, at the longest budget. YES: the best rate lies inside
-    the sweep; NO: at or beyond its edge, and none is chosen."""
+    """Yield a finding on the learning rate to train each model with, at the longest budget. YES: the best rate is
+    inside the sweep. NO: it is at or beyond an end, and none is chosen."""
     for sweep in sweeps(evidence):
         accuracy, reasons = sweep.chosen.accuracy, []
         assert accuracy is not None
@@ -79,12 +79,12 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-# -- what the suites take over -----------------------------------------------------------------------------------------
+# -- learning rates for bench/suites/_recipes.py -----------------------------------------------------------------------
 
 
 def family_rates(swept: Sequence[Sweep]) -> dict[str, float]:
-    """The rate for a model that was not swept: the geometric mean of its family's chosen rates at their longest
-    budgets, to two digits."""
+    """Return a learning rate for each family, for its models that were not swept: the geometric mean of the family's
+    chosen rates at their longest budgets, rounded to two digits."""
     made = {}
     for family in dict.fromkeys(s.family for s in swept):
         if known := [s.rate for s in swept if s.family == family and s.rate is not None]:
@@ -93,7 +93,8 @@ def family_rates(swept: Sequence[Sweep]) -> dict[str, float]:
 
 
 def model_rates(swept: Sequence[Sweep]) -> dict[str, dict[int, float]]:
-    """Model -> budget in images seen -> rate, at the shortest and the longest budget as far as one was chosen there."""
+    """Return the chosen learning rates by model and budget (images seen), at the shortest and the longest budget; a
+    budget without a chosen rate is left out."""
     made: dict[str, dict[int, float]] = {}
     for sweep in swept:
         for each in (sweep.shorter, sweep):
@@ -111,15 +112,15 @@ def _two_digits(rate: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutSize:
-    """A network of a family whose rate is predicted from those of the smaller ones.
+    """A network whose learning rate is predicted from those of smaller networks of its family, as a test of the rule.
 
     Attributes:
-        macs: per image.
-        fitted: how many smaller networks the rule was fitted to.
-        predicted: the rate by the rule, the nearest that was tried.
-        chosen: the rate that its own sweep chose.
-        lacks: accuracy at the predicted rate below the best; None where it was not tried or diverged.
-        chance: share of the tried rates that count as right.
+        macs: forward multiply-adds per image.
+        fitted: number of smaller networks that the rule was fitted to.
+        predicted: learning rate by the rule, rounded to the nearest one that was tried.
+        chosen: learning rate that its own sweep chose.
+        lacks: best accuracy minus accuracy at the predicted rate; None if a run at that rate diverged or is missing.
+        chance: fraction of the tried rates that would count as right.
     """
 
     model: str
@@ -137,7 +138,11 @@ class HeldOutSize:
 
 @dataclass(frozen=True, kw_only=True)
 class RateRule:
-    """rate = `scale` × MACs ** `exponent`, fitted to all `sizes` of a family; how it did on those held out."""
+    """The rule: learning rate = `scale` × MACs ** `exponent`, fitted to all `sizes` sizes of a family.
+
+    Attributes:
+        held_out: tests of the rule on sizes that were held out.
+    """
 
     family: str
     upstream: str
@@ -148,7 +153,7 @@ class RateRule:
 
     @property
     def p_value(self) -> float:
-        """Probability that rates drawn at random would have been right on every size held out."""
+        """Probability that rates picked at random would have been right for all held-out sizes."""
         return math.prod(each.chance for each in self.held_out)
 
     @property
@@ -157,7 +162,8 @@ class RateRule:
 
 
 def rules(evidence: Evidence) -> tuple[RateRule, ...]:
-    """One for each family of which three sizes or more were swept alike: on the same images, with the same recipe."""
+    """Return the rule of each family of which at least three sizes were swept on the same images with the same
+    recipe."""
     records = {record.directory: record for record in (evidence.swept or evidence).records.records}
     alike: dict[tuple[str, str, int, Recipe], dict[float, Sweep]] = {}
     for sweep in sweeps(evidence):
@@ -203,7 +209,8 @@ def _rule(by_size: dict[float, Sweep]) -> RateRule:
 
 
 def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """(scale, exponent) of rate = scale × MACs ** exponent, by least squares of logarithms."""
+    """Return (scale, exponent) of rate = scale × MACs ** exponent, fitted to (MACs, rate) by least squares of
+    logarithms."""
     line = linear_regression([math.log(macs) for macs, _ in points], [math.log(rate) for _, rate in points])
     return math.exp(line.intercept), line.slope
 
@@ -228,7 +235,7 @@ def _sensitivity(sweep: Sweep) -> str:
 
 
 def _by_budget(sweep: Sweep) -> str:
-    """Whether a short and a long budget agree."""
+    """Return a sentence that compares the best rate at the longest budget with that at the shortest; "" without."""
     shorter, times = sweep.shorter, sweep.ratio_to_shorter
     if shorter is None or times is None:
         return ""
@@ -251,7 +258,7 @@ def _further(f: Finding) -> str:
 
 
 def refused(sweep: Sweep) -> str:
-    """Why no rate is chosen, and how to go on."""
+    """Return a sentence that says why no rate is chosen, and which rates to try next."""
     further = ",".join(f"{rate:.3g}" for rate in sweep.further)
     return f"The best rate lies at or beyond the sweep's edge: sweep {further} too (--sweep lr={further})."
 
@@ -267,7 +274,8 @@ def subject(f: Finding) -> str:
 
 
 def together(found: Sequence[Finding]) -> str | None:
-    """Between which rates the best ones lie, and how many of them the sweep knows from both sides."""
+    """Return a sentence on the range of the best rates of all models, and how many of them the sweep bounds on both
+    sides; None for fewer than two."""
     known = [f for f in found if f.estimate is not None]
     if len(known) < 2:
         return None
@@ -289,7 +297,7 @@ def tables(evidence: Evidence) -> list[Table]:
 
 
 def rates(evidence: Evidence) -> Table | None:
-    """One row per model, budget and learning rate; None where nothing was swept."""
+    """Return a table with one row per model, budget and learning rate; None if nothing was swept."""
     swept = sweeps(evidence)
     rows = [
         {
@@ -324,7 +332,8 @@ def rates(evidence: Evidence) -> Table | None:
 
 
 def best_rates(evidence: Evidence) -> Table | None:
-    """One row per model and budget: the best rate with its interval, and what another one costs."""
+    """Return a table with one row per model and budget: the best rate with its interval, and the accuracy that is lost
+    at half and at twice the rate; None if nothing was swept."""
     swept = sweeps(evidence)
     rows = []
     for longest in swept:
@@ -363,7 +372,7 @@ def best_rates(evidence: Evidence) -> Table | None:
         f"or a parabola of fewer, a level per seed), with its {POINT_LEVEL:.0%} interval, cut where a rate "
         "is lower by more than chance, and at the ends of the sweep."
     )
-    # as bench/suites/_recipes.py states the choice; rates of other sweeps stand elsewhere
+    # The suite `rates` is what bench/suites/_recipes.py takes its rates from; other sweeps are not.
     if evidence.records.suite == "rates" and len({s.model for s in swept}) == len(swept):
         dictionaries: dict[str, object] = {"FAMILY_RATES": family_rates(swept), "MODEL_RATES": model_rates(swept)}
         scale = f'["{evidence.records.wanted.scale}"]' if evidence.records.wanted else ""
@@ -378,7 +387,8 @@ def _rate(rate: float) -> str:
 
 
 def rate_rule(evidence: Evidence) -> Table | None:
-    """One row per size that a rule for learning rates was tested on; None where no family was swept at enough sizes."""
+    """Return a table with one row per size that a rule for learning rates was tested on; None if no family was swept at
+    enough sizes."""
     fitted = rules(evidence)
     rows = [
         {
@@ -425,7 +435,7 @@ def rate_rule(evidence: Evidence) -> Table | None:
 
 
 def _offered(rule: RateRule) -> str:
-    """Whether a rule for learning rates can be used, and why not."""
+    """Return a sentence that says whether a rule for learning rates can be used, or why not."""
     right, held_out = sum(each.right for each in rule.held_out), len(rule.held_out)
     if rule.offered:
         return (

@@ -1,11 +1,11 @@
 """Are models cooled down from one trunk as accurate as models trained to each budget on their own?
 
 Findings:
-    subject: the schedule of models trained on their own, "same" or the shape of one cool-down over the whole run
-        ("cosine").
-    estimate: branch - own; up to `MARGIN` lower counts as equal. None where every pair is identical: then the branch
-        is, by construction, the same steps on the same images.
-    evidence: each model and budget (contrast "own training").
+    subject: the schedule of the models trained to one budget each: "same" (as a branch), or the shape of one cool-down
+        over the whole run ("cosine").
+    estimate: accuracy of the branch minus that of separate training; a branch that is lower by less than `MARGIN`
+        counts as equal. None if all pairs are identical, because both take the same steps on the same images.
+    evidence: the difference of each model and budget (contrast "own training").
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from bench.core.formatting import count
 from bench.core.phrase import phrase
 
 NAME = "branch as accurate"
-IDENTICAL = "identical"  # a reason: the same scores to the last digit
-MARGIN = 0.01  # accuracy that branches may lack and still count as equal
+IDENTICAL = "identical"  # reason of a finding: all scores are equal to the last digit
+MARGIN = 0.01  # branches count as equally accurate if their accuracy is lower by less than this
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Nothing for a study that did not train both ways."""
+    """Yield one finding for each measure and schedule; none for a study that did not train in both ways."""
     for measure in measures(evidence):
         for name, differences in contrasts(evidence, measure).items():
             finding = replace(mean_finding(NAME, [name], differences), main=True)
-            if all(identical(c) for c in differences):  # no estimate: the same computation twice has no chance in it
+            if all(identical(c) for c in differences):  # the same computation twice: an interval would mean nothing
                 finding = replace(
                     finding,
                     verdict=Verdict.YES,
@@ -58,7 +58,8 @@ def subject(f: Finding) -> str:
 
 
 def tables(evidence: Evidence) -> tuple[Table, ...]:
-    """One row per model and budget: upstream accuracy of the branch, and its difference to each other way."""
+    """Return a table with one row per model and budget: accuracy of the branch, and its difference from each other way
+    of training."""
     measure = branches.measures(evidence)[:1]
     by_way = branches.contrasts(evidence, measure[0]) if measure else {}
     rows: dict[tuple[str, int], dict[str, Any]] = {}
@@ -88,12 +89,12 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
 
 
 def pairs(f: Finding) -> int:
-    """Models at budgets that were trained both ways."""
+    """Return the number of pairs (a model at a budget, trained in both ways) behind a finding."""
     return sum(d.measure == f.measure and bool(d.model) for d in wording.every(f, Difference))
 
 
 def number(f: Finding) -> Number:
-    """The difference; of equal computations, that they gave the same."""
+    """Return the difference with its interval; if all pairs are identical, words that say so."""
     if IDENTICAL not in f.reasons:
         return wording.number(f)
     text = f"identical in {pairs(f)} of {pairs(f)} pairs"

@@ -2,7 +2,7 @@
 
 Findings:
     subject: the model.
-    estimate: ratio of the FLOP spent.
+    estimate: training FLOPs of the branches divided by those of separate runs.
     evidence: `Saving`.
 """
 

@@ -1,11 +1,12 @@
 """Does the gain of a change survive scale?
 
-Gains are accuracy on the upstream test images, a change minus its baseline, paired by seed (`bench.stats.ladder`).
+A ladder compares a change with a baseline at several amounts of compute, its rungs. A gain is the accuracy on the
+upstream test images with the change minus that of the baseline, paired by seed (`bench.stats.ladder`).
 
 Findings:
     subject: the change.
-    estimate: the gain forecast at the compute that was asked for, or one rung above the highest; the interval is that
-        of one more pair of runs there.
+    estimate: the gain that is forecast at the compute the user asked for, or one rung above the highest. The interval
+        is that of one more pair of runs there.
     evidence: `Survival`, and a `RungGain` for each rung.
 """
 
@@ -29,15 +30,23 @@ from bench.stats import ladder
 from bench.stats.ladder import LEVEL, Truth, seeds_needed
 
 NAME = "change survives scale"
-TESTED_REACH = 4.0  # times beyond the highest rung, at which forecasts were tested (tools/ladders.csv)
-MORE_SEEDS = 4  # on every rung: what the next runs that narrow an answer most may take
-NO_TREND, BLIND = "no trend stands", "blind rung"
+TESTED_REACH = 4.0  # forecasts were tested up to this many times the compute of the highest rung (tools/ladders.csv)
+MORE_SEEDS = 4  # the proposed next runs may take as long as this many more seeds on every rung
+NO_TREND, BLIND = "no trend stands", "blind rung"  # reasons of a finding
 BLIND_TEXT = "On a rung the baseline has not begun to learn, or makes no mistakes: no gain can show there."
 
 
 @dataclass(frozen=True, kw_only=True)
 class RungGain(Item):
-    """The gain on one rung, as shares. `flops`: of the baseline. `p`: of the paired t test."""
+    """The gain on one rung.
+
+    Attributes:
+        flops: compute of the baseline.
+        gain, low, high: mean gain in accuracy (0.01 is one percentage point), and its interval.
+        p: p-value of the paired t test.
+        seconds: training time of all runs of the rung.
+        rate, baseline_rate: learning rates of the change and of the baseline.
+    """
 
     flops: float
     gain: float
@@ -52,19 +61,22 @@ class RungGain(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Survival(Item):
-    """A change's ladder as a whole, as shares.
+    """The result of a change's whole ladder. Gains are in accuracy (0.01 is one percentage point).
 
     Attributes:
-        verdict: one of `bench.stats.ladder.LadderVerdict`.
-        mean, mean_low, mean_high: the mean gain.
-        slope, slope_low, slope_high: per doubling of compute.
-        at: FLOP of the forecast; reach: over the highest rung's.
-        seeds: on every rung.
-        seeds_needed: with which a ladder like this one gets a verdict in four of five cases; None: not with 64.
-        seconds: of one more seed on every rung, both arms, on one worker.
-        next_pairs: on every rung, of the runs that narrow the answer most for twice as long; next_above: on one above.
-        next_seconds: what these take, on one worker.
-        next_half, next_half_then: half of the interval that they narrow, expected without and with them.
+        verdict: a value of `bench.stats.ladder.LadderVerdict`.
+        mean, mean_low, mean_high: mean gain and its interval.
+        slope, slope_low, slope_high: change of the gain per doubling of compute, and its interval.
+        at: compute of the forecast, in FLOP.
+        reach: `at` divided by the compute of the highest rung.
+        seeds: the fewest of any rung.
+        seeds_needed: number of seeds with which such a ladder gets a conclusive verdict in four of five cases; None if
+            64 are not enough.
+        seconds: time of one more seed on every rung, change and baseline, on one worker.
+        next_pairs: the proposed next runs, which narrow the answer most: pairs on each rung.
+        next_above: proposed pairs on a new rung above.
+        next_seconds: time that all proposed runs take, on one worker.
+        next_half, next_half_then: expected half-width of the interval that they narrow, without and with them.
     """
 
     verdict: str
@@ -187,13 +199,13 @@ def _word(f: Finding) -> tuple[str, Tone] | None:
 
 
 def _what(whole: Survival, rungs: list[RungGain]) -> str:
-    """ "gain" or "loss": on the whole, or where a trend began or ends."""
+    """Return "gain" or "loss", by the sign of the mean gain, or for a trend, of the gain where it begins or ends."""
     about = {"grows": rungs[-1].gain, "fades": rungs[0].gain, "reverses": rungs[0].gain}.get(whole.verdict, whole.mean)
     return "gain" if about >= 0 else "loss"
 
 
 def sentence(f: Finding) -> str:
-    """The answer, the rungs at both ends and the forecast."""
+    """Return one sentence with the answer, the gains on the lowest and highest rung, and the forecast."""
     (whole,), rungs = wording.every(f, Survival), list(wording.every(f, RungGain))
     word, _ = _word(f) or ("", "")
     ends = f"{formatting.signed(rungs[0].gain)} points at {formatting.flops(rungs[0].flops)}, "
@@ -206,7 +218,7 @@ def sentence(f: Finding) -> str:
 
 
 def say(f: Finding) -> list[str]:
-    """The mean, the trend, and what certainty costs."""
+    """Return sentences on the mean gain, the trend, and what it would take to decide or to narrow the answer."""
     (whole,) = wording.every(f, Survival)
     mean = formatting.points(whole.mean, whole.mean_low, whole.mean_high)
     slope = formatting.points(whole.slope, whole.slope_low, whole.slope_high)
@@ -222,7 +234,8 @@ def say(f: Finding) -> list[str]:
 
 
 def next_runs(f: Finding, whole: Survival) -> list[str]:
-    """The runs that narrow the trend most where it is open, else the forecast; none where none do."""
+    """Return a sentence on the proposed next runs. They narrow the trend if the verdict is inconclusive, otherwise the
+    forecast. [] if no runs would help."""
     if not (sum(whole.next_pairs) or whole.next_above) or not whole.next_seconds:
         return []
     rungs = list(wording.every(f, RungGain))
@@ -245,7 +258,7 @@ def next_runs(f: Finding, whole: Survival) -> list[str]:
 
 
 def price(whole: Survival) -> str:
-    """What it would take to decide, and what that costs."""
+    """Return a sentence that says how many more seeds it would take to decide, and what they cost."""
     each = f"a seed on every rung takes {duration(whole.seconds)} of one worker"
     if whole.seeds_needed is None:
         return f"Were these numbers the truth, not even {ladder.MAX_SEEDS} seeds would decide; {each}."
@@ -255,7 +268,7 @@ def price(whole: Survival) -> str:
 
 
 def tables(evidence: Evidence) -> list[Table]:
-    """A row for each rung of each change."""
+    """Return a table with a row for each rung of each change; [] without any."""
     text = formatting.signed
     columns = (
         Column(key="change", heading="Change", numeric=False),

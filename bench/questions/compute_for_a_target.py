@@ -2,8 +2,8 @@
 
 Findings:
     subject: a family.
-    estimate: where its law reaches the target. The interval is that of one more run.
-    low, high: None where that end lies outside the range in which the law is evaluated.
+    estimate: compute at which the family reaches the target. The interval is that of one more run.
+    low, high: None for an end outside the range in which the law is evaluated.
     evidence: `AccuracyTarget`.
 """
 

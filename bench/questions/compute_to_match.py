@@ -1,14 +1,14 @@
 """How much compute does one family need to match another?
 
-The shared law of two families, one shape shifted by a factor of compute, answers how much more one of them needs:
-inverting two laws apart magnifies what is uncertain where they are flat; one shape spends the points on the factor.
-The question is about the laws, so that the interval is theirs, not one more run's.
+The answer comes from a shared law of both families: one form, shifted by a factor on compute for the second family.
+Inverting two separate laws would magnify their uncertainty where they are flat; with one form, all points help to
+determine the factor. The interval is that of the laws, not of one more run.
 
 Findings:
     subject: two families.
-    estimate: factor of compute, 1 or more, that one needs for the other's accuracy.
-    leader: who needs less.
-    trend: the factor over accuracy, read off the measured frontiers, where none describes the whole range.
+    estimate: the factor, 1 or more, by which one family needs more compute for the same accuracy.
+    leader: the family that needs less.
+    trend: the factor over accuracy, from the measured frontiers, if no single factor describes the whole range.
 """
 
 from __future__ import annotations
@@ -39,20 +39,26 @@ from bench.laws.lack_of_fit import Z_CONTRADICTION, GroupMeans, LackOfFit, lack_
 
 NAME = "compute to match"
 
-# Reasons.
+# Reasons of a finding (`Finding.reasons`).
 NO_COMMON_ACCURACY = "no common accuracy"  # no accuracy was reached by both
 UNDETERMINED = "undetermined"  # accuracy hardly changes with compute: any factor fits
 NO_SINGLE_FACTOR = "no single factor"  # measured points contradict every factor in the interval: see the trend
 
-LOG_K_LIMIT = math.log(1e4)  # where laws are so flat that any factor fits
-WIDEST_INTERVAL = 1e4  # ratio of the ends of a factor's interval
+LOG_K_LIMIT = math.log(1e4)  # the log of a factor is cut at this; it gets so large only where laws are flat
+WIDEST_INTERVAL = 1e4  # a factor counts as undetermined if the ratio of the ends of its interval is larger than this
 
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLaw(Item):
-    """One law for two families, shifted by a factor of compute. within: the factor's interval without other forms and
-    losses. reached: least and most accuracy that both reached. widens: the gap does (False: it narrows) with compute,
-    beyond noise; None: neither."""
+    """One law for two families that differ by a factor on compute.
+
+    Attributes:
+        factor, low, high: the factor and its interval.
+        within: interval of the factor with the shown form and loss only.
+        reached: least and largest accuracy that both families reached.
+        widens: whether the gap widens (True) or narrows (False) with compute, beyond noise; None: neither.
+        forms, losses: over which the interval is averaged.
+    """
 
     factor: float
     low: float
@@ -65,14 +71,16 @@ class SharedLaw(Item):
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per pair of families; of the paper's printed table none: there "compute at equal error" answers."""
+    """Yield one finding for each pair of families. None for the paper's printed table, for which the question "compute
+    at equal error" gives the answer."""
     for first, second in pairs_of_laws(evidence) if evidence.suite != PAPER else ():
         yield compute_to_match(first, second)
 
 
 @lru_cache(maxsize=16)
 def compute_to_match(first: Law, second: Law) -> Finding:
-    """Compute of one family over the other's at equal error. YES: their needs differ beyond the interval."""
+    """Return the finding on the ratio of compute that two families need for equal error. YES: its interval excludes
+    1."""
     finding = law_finding(NAME, first, second)
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     sides = [law.within.fit.points.y for law in (first, second)]
@@ -85,7 +93,7 @@ def compute_to_match(first: Law, second: Law) -> Finding:
     own, over = (np.clip(values, -LOG_K_LIMIT, LOG_K_LIMIT) for values in (shown.thetas[:, -1], averaged.factors()))
     (a, b), (c, d) = (bootstrap.quantiles(values, LAW_LEVEL) for values in (own, over))
     within = math.exp(a), math.exp(b)
-    low, high = math.exp(min(a, c)), math.exp(max(b, d))  # other forms must not hide what the shown one leaves open
+    low, high = math.exp(min(a, c)), math.exp(max(b, d))  # averaging must not narrow the interval of the shown form
     value = float(np.exp(np.clip(shown.fit.theta[-1], -LOG_K_LIMIT, LOG_K_LIMIT)))
     if high / low > WIDEST_INTERVAL:
         return cannot(reasons=(UNDETERMINED,))
@@ -125,7 +133,8 @@ def compute_to_match(first: Law, second: Law) -> Finding:
 
 @lru_cache(maxsize=16)
 def shared_laws(first: Law, second: Law) -> tuple[Resampled, Averaged]:
-    """Refits of the shared law by the families' own form and loss, then by all forms and losses by their weights."""
+    """Return refits of the shared law: with the form and loss of the families' own laws, and with all forms and losses
+    by their weights."""
     a, b = first.within.fit.points, second.within.fit.points
     family = np.concatenate([np.full(len(a), FIRST), np.full(len(b), SECOND)])
     points = fit.Points(
@@ -142,8 +151,8 @@ def shared_laws(first: Law, second: Law) -> tuple[Resampled, Averaged]:
 
 
 def _widens(made: fit.FormFit) -> bool | None:
-    """Whether one family gains on the other along the range, by the slopes of their residuals: one factor is then an
-    average. None where the slopes do not differ beyond their noise."""
+    """Return whether the gap between the families widens (True) or narrows (False) along the range, by the slopes of
+    their residuals; a single factor is then an average. None if the slopes do not differ beyond their noise."""
     log_x, second = np.log(made.points.x[0]), made.points.x[1] > FIRST
     sides = [side for side in (~second, second) if side.sum() > 2]
     if len(sides) < 2:
@@ -156,8 +165,12 @@ def _widens(made: fit.FormFit) -> bool | None:
 
 
 def _contradicted_factors(less: Law, more: Law, low: float, high: float) -> tuple[TrendPoint, ...]:
-    """The factor at every accuracy on the frontier of `less`, where a group mean contradicts all factors in [low,
-    high]: `more` is there, beyond noise, with less than `low` times the compute, or is not with `high`."""
+    """Return the factor at every accuracy on the frontier of `less`, if measured means contradict all factors from
+    `low` to `high`; () if they do not.
+
+    They do if somewhere `more` reaches the accuracy, beyond noise, with less than `low` times the compute, or does not
+    reach it with `high` times the compute.
+    """
     if not less.group_means.freedom or not more.group_means.freedom:
         return ()
     (x, error), (at, own) = less.frontier, more.frontier
@@ -194,7 +207,8 @@ def say(f: Finding) -> list[str]:
 
 
 def number(f: Finding) -> Number:
-    """The factor with its interval; where none holds throughout, those at both ends, roughly, for they have none."""
+    """Return the factor with its interval. If no single factor holds, return rounded factors at both ends of the
+    accuracy range, which have no intervals."""
     if f.estimate is not None or not f.trend:
         return wording.number(f)
     text = (

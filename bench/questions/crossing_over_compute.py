@@ -1,10 +1,10 @@
 """At what compute do the fitted laws cross?
 
-Where the first (ViT) begins to be ahead of the second (ResNet).
+The answer is the compute from which on ViT (first) is ahead of ResNet (second), by their fitted laws.
 
 Findings:
-    NO: they cross the other way round.
-    leader: who is ahead beyond, or throughout.
+    NO: they cross in the other direction: ResNet is ahead beyond the crossing.
+    leader: the family that is ahead beyond the crossing or, without one, throughout.
 """
 
 from __future__ import annotations

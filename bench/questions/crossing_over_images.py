@@ -1,9 +1,9 @@
 """At how many images do the fitted laws cross?
 
-The crossing of ViT and ResNet over distinct images.
+This is the question "crossing over compute" with distinct pre-training images in place of compute.
 
 Findings:
-    evidence: `FamilyBudget` of each.
+    evidence: `FamilyBudget` of each family.
 """
 
 from __future__ import annotations

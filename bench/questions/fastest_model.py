@@ -1,13 +1,13 @@
 """Which model is the fastest at inference?
 
-Each model at its best batch size, in rounds that lie apart in time. The interval is that of the ratio of mean
-speeds over rounds; how far two rounds of a model differ is taken from all models and sizes of the study together.
+Each model is measured at its best batch size, in several rounds at different times. The interval is that of the ratio
+of mean speeds over rounds; the variance between rounds is pooled over all models and image sizes of the study.
 
 Findings:
-    subject: pixels, the device.
-    estimate: times the speed of the second fastest.
+    subject: image size in pixels, device.
+    estimate: speed of the fastest model divided by that of the second fastest.
     leader: the fastest model.
-    evidence: every model there, the fastest first.
+    evidence: `InferenceSpeed` of every model at this size and device, the fastest first.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from bench.core.phrase import phrase
 from bench.stats.intervals import t_quantile
 
 NAME = "fastest model"
-ONE_ROUND = "one round"  # a reason: no model was measured in two rounds
+ONE_ROUND = "one round"  # reason of a finding: no model was measured in two rounds
 
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceSpeed(Item):
-    """Geometric mean over rounds of a model's images per second; rounds: how many."""
+    """A model's throughput: the geometric mean of images per second over `rounds` rounds."""
 
     model: str
     images_per_second: float
@@ -39,7 +39,7 @@ class InferenceSpeed(Item):
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per input size, the largest first, and device; none where one model was measured."""
+    """Yield one finding for each image size (the largest first) and device at which several models were measured."""
     places: dict[tuple[int, str], dict[str, list[float]]] = {}
     for record in evidence.records.records:
         if record.speed is not None and record.speed.inference is not None:
@@ -62,7 +62,12 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 def _finding(
     subject: tuple[str, str], ranked: Sequence[tuple[str, list[float]]], half: float | None, level: float
 ) -> Finding:
-    """`ranked`: models with the logarithms of their speeds. half: of the interval of a difference of two means."""
+    """Return the finding for one image size and device.
+
+    Args:
+        ranked: models with the logarithms of their speeds, the fastest first.
+        half: half-width of the interval of the difference of the first two models' mean logarithms; None if unknown.
+    """
     first, second = (statistics.fmean(logs) for _, logs in ranked[:2])
     is_decided = half is not None and first - second > half
     return Finding(

@@ -1,7 +1,7 @@
-"""What does fine-tuning everything buy over the best probe of the same model, and for how long?
+"""How much better is fine-tuning everything than the best probe of the same model, and how much longer does it take?
 
-Both use the same labelled images; the probe is the one that is best by cross-validation within them. They are compared
-test image by test image.
+A probe is fitted to the features of the frozen network. Both use the same labelled images; the probe is the best one by
+cross-validation within them. They are compared test image by test image.
 
 Findings:
     subject: data set, model.
@@ -27,7 +27,14 @@ NAME = "fine tuning gain"
 
 @dataclass(frozen=True, kw_only=True)
 class TunedAndProbed(Item):
-    """Accuracy and seconds of both, the seconds where they were measured. way: of the probe."""
+    """A model that was fine-tuned, and adapted with a probe.
+
+    Attributes:
+        way: of the probe, key of `adaptation.WAYS`.
+        images: number of labelled images.
+        tuned, probed: accuracy of each on the test images.
+        tuned_seconds, probed_seconds: time that each took; None if it was not measured.
+    """
 
     way: str
     images: float
@@ -38,7 +45,7 @@ class TunedAndProbed(Item):
 
 
 def fine_tuning_gain(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per data set and model that was adapted in both ways."""
+    """Yield one finding for each data set and model that was both fine-tuned and adapted with a probe."""
     for metric in metrics(evidence):
         every = adapted(evidence, metric)
         best = {(one.data, one.model): one for one in reversed(probes(every))}

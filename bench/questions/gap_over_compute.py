@@ -1,7 +1,7 @@
 """Does one family gain on the other with more compute, on all images?
 
-The gap over images, per tenfold compute. Asked where that is. The gap is mostly a curve, through which least squares
-lay a line: its slope is an average over the range.
+This is the question "gap over images" with compute in place of images; it is asked for the same pairs of families. The
+gap is usually curved, so the least-squares slope is an average over the range.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "gap over compute"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Between the frontiers of families whose gap over images is asked for as well."""
+    """Yield a finding for every two families for which "gap over images" is asked too, if both have a law."""
     series = gap_series(evidence) if compared_series(evidence) else ()
     by_compute = laws(evidence, axis=Axis.COMPUTE) if series else {}
     for first, second in dict.fromkeys(line.families for line in series):
@@ -32,7 +32,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _over_compute(evidence: Evidence, first: Law, second: Law) -> Finding:
-    """The gap between frontiers at every place of the first's inside the second's range."""
+    """Return the finding on the gap between the frontiers of two families."""
     gap = frontier_gap(evidence, first, second)
     families = (first.family, second.family)
     if gap.slope is None:

@@ -1,12 +1,12 @@
 """At equal compute, does one family gain on the other with more images?
 
-Families of the data-size axis, at one budget (evidence: `FamilyBudget` of each).
+Two families on the data-size axis are compared at one compute budget.
 
 Findings:
-    estimate: change of first - second per tenfold of distinct images.
-    trend: first - second at every number of images.
-    leader: who gains.
-    evidence: `Closing` and `HeldOut` where both have a law at this budget.
+    estimate: change of the gap in accuracy, first - second, per tenfold distinct images.
+    trend: the gap at every number of images.
+    leader: the family that gains.
+    evidence: `FamilyBudget` of each family; `Closing` and `HeldOut` if both have a law at this budget.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ NAME = "gap over images"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Two families of the data-size axis, at every budget that both have; the largest budget is the main one."""
+    """Yield a finding for every two families on the data-size axis and every budget that both have. The finding at the
+    largest budget is the main one."""
     series = gap_series(evidence) if compared_series(evidence) else ()
     by_images = laws(evidence, axis=Axis.IMAGES) if series else {}
     asked: set[tuple[str, str]] = set()
@@ -76,9 +77,9 @@ def _over_images(evidence: Evidence, line: GapSeries, pair: Sequence[Law], *, ma
 
 
 def slope_over_images(evidence: Evidence, line: GapSeries) -> tuple[Estimate, float]:
-    """The change of the gap per tenfold images by least squares, and what chance between single training runs may add
-    to it: 0 where training was repeated. Images that both sides' runs share at several places cancel or add up as they
-    do in the slope."""
+    """Return the change of the gap per tenfold images by least squares, and the margin that the noise between single
+    training runs may add to it (0 if training was repeated). Noise that several points share, such as that of the test
+    images, cancels or adds up as it does in the slope."""
     weights = slope_weights([p.x for p in line.places])
     first = [(weight, p.first) for weight, p in zip(weights.tolist(), line.places, strict=True)]
     second = [(weight, p.second) for weight, p in zip(weights.tolist(), line.places, strict=True)]

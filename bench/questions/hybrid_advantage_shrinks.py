@@ -1,9 +1,9 @@
 """Does the hybrids' lead shrink with compute?
 
 Findings:
-    subject: hybrid, ViT.
-    estimate: accuracy that the lead loses per tenfold compute.
-    trend: first - second at every hybrid on the frontier inside ViT's range.
+    subject: the hybrid family, the ViT family.
+    estimate: accuracy by which the hybrids' lead shrinks per tenfold compute.
+    trend: hybrid - ViT at every point of the hybrids' frontier that is inside ViT's range of compute.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from bench.analysis.wording import Number
 from bench.core.phrase import phrase
 
 NAME = "hybrid advantage shrinks"
-NO_ADVANTAGE = "no advantage"  # a reason: hybrids never led
+NO_ADVANTAGE = "no advantage"  # reason of a finding: hybrids were not ahead at the start of the range
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """One finding; of the paper's printed table none: there "as claimed" answers, at equal error."""
+    """Yield one finding, if both families have a law. None for the paper's printed table, for which the question "as
+    claimed" gives the answer, at equal error."""
     known = laws_of(evidence, Axis.COMPUTE) if evidence.suite != PAPER else {}
     hybrid, vit = of_kind(known, HYBRID), of_kind(known, VIT)
     if hybrid and vit:
@@ -38,7 +39,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def advantage_shrinks(evidence: Evidence, hybrid: Law, vit: Law) -> Finding:
-    """The trend of the hybrids' lead over compute: each on the frontier against ViT's frontier at its compute."""
+    """Return the finding on how the hybrids' lead changes with compute, from the gap between the two frontiers."""
     gap = frontier_gap(evidence, hybrid, vit)
     finding = partial(law_finding(NAME, hybrid, vit), n=Counts(points=len(gap.trend)), trend=gap.trend)
     if gap.slope is None:
@@ -70,7 +71,7 @@ def say(f: Finding) -> list[str]:
 
 
 def number(f: Finding) -> Number:
-    """The change of the lead: what it loses with the other sign."""
+    """Return the change of the lead, that is, the estimate with the opposite sign."""
     if f.estimate is None:
         return wording.number(f)
     return wording.share(-f.estimate, None if f.high is None else -f.high, None if f.low is None else -f.low)

@@ -1,9 +1,9 @@
 """At what compute do hybrids stop helping?
 
-Where the first (ViT) begins to be ahead of the second (hybrid).
+The answer is the compute from which on ViT (first) is ahead of the hybrids (second), by their fitted laws.
 
 Findings:
-    leader: who is ahead beyond, or throughout.
+    leader: the family that is ahead beyond the crossing or, without one, throughout.
 """
 
 from __future__ import annotations

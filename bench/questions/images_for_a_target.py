@@ -1,6 +1,6 @@
 """With how many distinct images does another run reach a target accuracy?
 
-As "compute for a target", over distinct images.
+This is the question "compute for a target" with distinct pre-training images in place of compute.
 """
 
 from __future__ import annotations

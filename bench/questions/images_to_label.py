@@ -1,15 +1,16 @@
-"""How many more images must be labelled for an accuracy?
+"""How many more images have to be labelled for an accuracy?
 
-Asked of the best model in the best way that keeps the network as it is, for the accuracies that were named
-(`--target`), or else for the next round one above what it has with all labelled images. The answer is that of
-`bench.laws.labelling`, not of a law of runs: the interval is of the images with which the same model, on other draws
-and other test images, has the accuracy, and was measured for that (results/reference/coverage/labelling.md).
+The question is about the best model in its best way of adapting with a frozen network. The targets are those that the
+user gave (`--target`), or else the next round accuracy above the present one. The answer comes from
+`bench.laws.labelling`, not from a scaling law of training runs. The interval is of the number of images with which the
+same model reaches the accuracy with other labelled images and other test images; its coverage was measured
+(results/reference/coverage/labelling.md).
 
 Findings:
-    subject: data set, model and way.
-    YES: the target is reached now, or with REACH times the images, and the interval's pessimistic end too.
-    NO: REACH times the images are not enough, beyond the interval.
-    estimate: images in all.
+    subject: data set; model and way of adapting.
+    YES: the target is reached already, or with at most REACH times the images even at the upper end of the interval.
+    NO: REACH times the images are not enough, even at the lower end of the interval.
+    estimate: total number of labelled images.
     evidence: `Labelling`.
 """
 
@@ -36,17 +37,23 @@ from bench.laws.labelling import LabellingCurve, images_needed
 NAME = "images to label"
 TARGETS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.995)
 
-# Reasons.
-OUT_OF_REACH = "out of reach"  # more likely than not, REACH times the images are not enough
-OPEN_ABOVE = "open above"  # more likely than not they are, and the pessimistic end of the interval says no
+# Reasons of a finding (`Finding.reasons`).
+OUT_OF_REACH = "out of reach"  # REACH times the images are probably not enough
+OPEN_ABOVE = "open above"  # they are probably enough, but the upper end of the interval is beyond that
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelling(Item):
-    """The target, and what there is now.
+    """A target accuracy, and the present state.
 
-    accuracy: with all `images`, of `classes`, on the test images. chance: that REACH times the images are enough; None
-    where that is unknown. asked: the target was named by the user.
+    Attributes:
+        target: the accuracy to reach.
+        accuracy: the present accuracy on the test images, with all labelled images.
+        images: number of labelled images at present.
+        classes: number of classes.
+        asked: whether the user gave the target.
+        chance: probability that REACH times the images are enough; None if unknown.
+        metric: of `target` and `accuracy`.
     """
 
     target: float
@@ -58,12 +65,13 @@ class Labelling(Item):
     metric: str = ACCURACY
 
     def more(self, images: float) -> float:
-        """Images per class beside those that there are."""
+        """Return how many further images per class a total of `images` means."""
         return math.ceil((images - self.images) / self.classes - 1e-9)
 
 
 def images_to_label(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per data set and target; none where every image of the test set is right."""
+    """Yield one finding for each data set, metric and target. Without targets of the user, none if the present accuracy
+    is above every round target."""
     best: dict[tuple[str, str], Adapted] = {}
     for metric in metrics(evidence):
         for one in probes(adapted(evidence, metric)):
@@ -107,11 +115,11 @@ def _asked(one: Adapted, target: float, *, named: bool) -> Finding:
 
 
 def observed(one: Adapted) -> LabellingCurve:
-    """The errors of every draw at every number of labelled images."""
+    """Return the errors of a model with every few-shot draw, at every number of labelled images."""
     errors = tuple(tuple((1 - s.values_SD.mean(axis=0)).tolist()) for s in one.samples)
     last = one.samples[-1]
     num_test = last.num_test
-    if one.metric != ACCURACY or not math.isinf(last.image_df):  # as many independent images as have its error
+    if one.metric != ACCURACY or not math.isinf(last.image_df):  # the number of independent images with the same error
         num_test = min(num_test, max(1, round(last.inside * (1 - last.inside) / last.image_error**2)))
     return LabellingCurve(images=one.images, errors=errors, num_test=num_test)
 
@@ -120,7 +128,7 @@ def observed(one: Adapted) -> LabellingCurve:
 
 
 def number(f: Finding) -> Number:
-    """Images per class beside those that there are."""
+    """Return the number of further images per class, with its interval."""
     asked = wording.first(f, Labelling)
     if asked is None or f.low is None:
         return Number()

@@ -1,9 +1,11 @@
 """Does training a model for longer help?
 
-A model's longest minus its shortest budget, mean over the family's models (or `ALL_MODELS`).
+The accuracy of each model at its longest budget is compared with that at its shortest; differences are averaged over
+the models of a family (or over `ALL_MODELS`).
 
 Findings:
-    evidence: each model (`LEAST_COMPUTE`) and each step (`PREVIOUS_BUDGET`).
+    evidence: the difference of each model (contrast `LEAST_COMPUTE`), and of each step between consecutive budgets
+        (contrast `PREVIOUS_BUDGET`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ LEAST_COMPUTE, PREVIOUS_BUDGET = "least compute", "previous budget"  # contrasts
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Per measure, each family's and all models' longest budget against their shortest."""
+    """Yield one finding for each measure and family, and one for all models together."""
     series = compared_series(evidence)
     families = families_of(series)
     ends = [_longer(LEAST_COMPUTE, s, s.points[0], s.last) for s in series if len(s.points) > 1]
@@ -44,7 +46,7 @@ def _longer(contrast: str, series: Series, base: Point, point: Point) -> Pair:
 
 
 def say(f: Finding) -> list[str]:
-    """The models of the mean; then the steps between budgets."""
+    """Return sentences on the models behind the mean, and on the steps between consecutive budgets."""
     steps = [d.verdict for d in wording.every(f, Difference) if d.contrast == PREVIOUS_BUDGET]
     texts = wording.differences(f, contrast=LEAST_COMPUTE)
     if steps:

@@ -1,9 +1,11 @@
 """Do more distinct pre-training images help, at equal images seen?
 
-Most minus fewest distinct pre-training images, mean over the family's models.
+Each model trained on the most distinct pre-training images is compared with the same model trained on the fewest; the
+differences are averaged over the family's models.
 
 Findings:
-    evidence: each model (contrast "fewest images"), and `PeakInside` per model that did best with fewer.
+    evidence: the difference of each model (contrast "fewest images"), and a `PeakInside` for each model that was best
+        with an intermediate number.
 """
 
 from __future__ import annotations
@@ -28,12 +30,18 @@ from bench.analysis.question import Question
 from bench.core.formatting import count, percent
 
 NAME = "more images help"
-PEAK_INSIDE = "peak inside"  # a reason: fewer images did better than most; evidence has `PeakInside` per model
+PEAK_INSIDE = "peak inside"  # reason of a finding: a model was best with an intermediate number of images
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeakInside(Item, kind="Peak"):
-    """Images and accuracy of a model's best size, and of its largest, which did worse. overlap: of their intervals."""
+    """A model whose accuracy is highest at an intermediate number of distinct images.
+
+    Attributes:
+        images, accuracy: number of images with the highest accuracy, and that accuracy.
+        most_images, most_accuracy: largest number of images, and the accuracy with it.
+        overlap: whether the intervals of the two accuracies overlap.
+    """
 
     model: str
     images: int
@@ -44,7 +52,7 @@ class PeakInside(Item, kind="Peak"):
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Per measure, each family's largest against its smallest number of distinct images."""
+    """Yield one finding for each measure and family."""
     curves = size_curves(evidence) if compared_series(evidence) else ()
     for measure in with_upstream(evidence):
         for family in dict.fromkeys(c.family for c in curves):
@@ -73,7 +81,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> PeakInside | None:
-    """The size that did best, where it is neither the smallest nor the largest."""
+    """Return the number of images with the highest accuracy; None if it is the smallest or the largest one."""
     known = [(e, p) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
     if len(known) < 3 or (best := max(known, key=lambda k: k[0].value)) in (known[0], known[-1]):
         return None

@@ -1,15 +1,16 @@
 """Which additional runs would narrow the interval of the compute ratio most?
 
-The design of `bench.laws.design` for the factor between two laws in the middle of what both measured, for as much
-compute as the runs took that the laws rest on. Runs lie where a family has some: further up no law is tested. How much
-narrower the interval of that factor gets is by the laws linearised: where that said 40, 47 and 39 % of three pairs of
-the main study, simulated studies that were refitted said 39, 57 and 57 %.
+Runs are chosen by `bench.laws.design` to narrow the compute ratio between two laws, in the middle of the range that
+both families cover. They may take as much compute as the runs that the laws are fitted to. They are within the range of
+compute of their family, because no law is tested further up. How much narrower the interval becomes is estimated from
+linearised laws. For three pairs of the main study this gave 40, 47 and 39 %; refitting simulated studies gave 39, 57
+and 57 %.
 
 Findings:
-    subject: as of the compute to match.
+    subject: two families, as in "compute to match".
     leader: the family that gets most of the compute.
-    estimate: compute of all runs.
-    evidence: `FurtherRun` for each place, and a `Narrowing`.
+    estimate: compute of all proposed runs.
+    evidence: `FurtherRun` for each family and compute, and a `Narrowing`.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from bench.laws.design import Candidates, DrawnLaw, KnownGroup, NarrowedAnswer
 from bench.questions.compute_to_match import compute_to_match
 
 NAME = "next run"
-PER_OCTAVE = 1  # A family has so many places for each doubling of its compute.
+PER_OCTAVE = 1  # For each family, there are this many candidates for each doubling of compute.
 
 
 @dataclass(frozen=True, kw_only=True)
 class FurtherRun(Item):
-    """So many runs of a family at one place."""
+    """Proposed runs: `runs` runs of a family with `train_flops` of compute each."""
 
     family: str
     train_flops: float
@@ -46,7 +47,7 @@ class FurtherRun(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing(Item):
-    """What the runs are expected to do: `shrinks` is the share of the interval's width that goes."""
+    """The expected effect of the proposed runs: `shrinks` is the fraction by which the interval becomes narrower."""
 
     shrinks: float
 
@@ -58,8 +59,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def next_runs(first: Law, second: Law) -> Finding | None:
-    """The runs of both families that narrow the factor of compute between them most; None where there is no factor to
-    narrow, or where no run narrows it."""
+    """Return the finding on which runs of two families narrow the compute ratio between them most; None if the ratio is
+    unknown, or if no run would narrow it."""
     if compute_to_match(first, second).estimate is None:
         return None
     groups, candidates = [_known(law) for law in (first, second)], _candidates((first, second))
@@ -93,7 +94,8 @@ def next_runs(first: Law, second: Law) -> Finding | None:
 
 
 def _factor(first: Law, second: Law) -> NarrowedAnswer:
-    """Compute of the second law over that of the first at equal error, in the middle of the range of both."""
+    """Return the answer to be narrowed: compute of the second law divided by that of the first at equal error, in the
+    middle of their common range."""
     middle = float(np.sqrt(max(law.range[0] for law in (first, second)) * min(law.range[1] for law in (first, second))))
     start = min(law.range[0] for law in (first, second))
 
@@ -111,7 +113,7 @@ def _known(law: Law) -> KnownGroup:
 
 
 def _candidates(laws: Sequence[Law]) -> Candidates:
-    """Places from a family's smallest compute to its largest, by doublings."""
+    """Return the candidate runs: for each family, doublings of compute from its smallest to its largest."""
     places = []
     for law in laws:
         low, high = law.range

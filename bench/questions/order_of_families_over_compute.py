@@ -1,11 +1,11 @@
 """Does one family overtake the other as compute grows, judged from measured points without a fit?
 
-Does the first (ViT) overtake the second (ResNet)? NO: the second overtakes the first.
+The families are ViT (first) and ResNet (second). YES: the first overtakes the second. NO: the reverse.
 
 Findings:
-    low, high: the last x at which one is ahead, the first at which the other is; no estimate.
-    leader: who is ahead beyond, or throughout.
-    trend: first - second.
+    low, high: the last compute at which one family is ahead, and the first at which the other is. There is no estimate.
+    leader: the family that is ahead after the change or, without one, throughout.
+    trend: accuracy gap, first - second, at every budget.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "order of families over compute"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """ViT against ResNet, where there are both."""
+    """Yield one finding on ViT and ResNet, if the study has both."""
     if (both := order.vit_and_resnet(evidence)) is None:
         return
     series, vit, resnet = both

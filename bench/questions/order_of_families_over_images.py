@@ -1,6 +1,6 @@
 """Does one family overtake the other as images increase, judged from measured points without a fit?
 
-As the order over compute, over distinct pre-training images.
+This is the question "order of families over compute" with distinct pre-training images in place of compute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NAME = "order of families over images"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """ViT against ResNet, where there are both."""
+    """Yield one finding on ViT and ResNet, if the study has both."""
     if (both := order.vit_and_resnet(evidence)) is None:
         return
     _, vit, resnet = both

@@ -1,11 +1,11 @@
-"""Is fine-tuning better at a higher resolution? Against the model's own: the same model, seed and images at both sizes.
+"""Is fine-tuning better at a higher resolution than the model's own, with the same model, seed and images?
 
-Where records say which test images were right, the two sizes are compared image by image (`bench.stats.paired`).
-Nothing is asked of sets whose stored images are smaller than the higher size: enlarged, they show no more than before.
+If records say which test images were right, the two resolutions are compared image by image (`bench.stats.paired`).
+Data sets whose stored images are smaller than the higher resolution are left out, because enlarging adds no detail.
 
 Findings:
-    subject: data set, pixels.
-    evidence: each model (contrast "own resolution").
+    subject: data set, the higher resolution in pixels.
+    evidence: the difference of each model (contrast "own resolution").
 """
 
 from __future__ import annotations
@@ -28,15 +28,17 @@ from bench.stats.paired import Paired
 
 NAME = "resolution gain"
 UNPAIRED = "unpaired"
-"""A reason: only n.paired of n.models were compared image by image. Elsewhere test images count as if each side had its
-own, which overstates their error."""
+"""Reason of a finding: only `n.paired` of `n.models` models were compared image by image. For the others, the two
+resolutions are treated as having independent test sets, which overestimates the error."""
 
 PairedComparison = tuple[PairedDifference, Paired | None]
-"""The answers to each test image are None where they are not recorded, or not for the same images."""
+"""A model's difference, and the same image by image; the latter is None if answers to single images were not recorded,
+or not for the same images."""
 
 
 def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]]:
-    """Higher minus own resolution at the last horizon of every model: (data set, size) -> one comparison per model."""
+    """Return the differences between higher and own resolution, at the last horizon of every model, by (data set,
+    higher resolution)."""
     pairs = {}
     for measure in evidence.measures:
         named = Measure.parse(measure)
@@ -65,7 +67,7 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]
 
 
 def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
-    """One finding per data set and size; none for a study that fine-tunes at one size."""
+    """Yield one finding for each data set and higher resolution; none for a study that fine-tunes at one resolution."""
     for subject, pairs in compared(evidence).items():
         known = sum(images is not None for _, images in pairs)
         yield replace(
@@ -82,7 +84,8 @@ def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
 
 
 def mean_over_models(pairs: Sequence[PairedComparison]) -> Estimate:
-    """Their errors over test images are averaged, unless all are known image by image."""
+    """Return the mean of several models' differences. Its error over test images is computed image by image if all
+    models have that; otherwise the errors of the models are averaged."""
     mean, _ = overall([comparison for comparison, _ in pairs])
     images = paired.mean_of([answers for _, answers in pairs])
     if images is None:

@@ -1,10 +1,10 @@
 """Does the family still improve at its largest compute?
 
 Findings:
-    estimate: exponent c of a power law through the family's largest budgets: doubling compute lowers its error by the
-        share 1 - 2^-c.
-    YES: it has stopped improving.
-    evidence: `TopOfRange`. Where these budgets are of several models, or contradict the law, there is no exponent.
+    estimate: exponent c of a power law through the family's largest budgets; doubling compute lowers its error by a
+        fraction 1 - 2^-c. None if these budgets are of several models, or contradict the law.
+    YES: the family has stopped improving.
+    evidence: `TopOfRange`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,24 @@ from bench.laws.lack_of_fit import lack_of_fit
 
 NAME = "saturated"
 BENDS_AGAINST_TREND = "points bend against the trend"
-"""A reason: no run above `TopOfRange.best` did better, up to `TopOfRange.most`. A remark if another one comes first."""
-DOUBLING = 2.0  # times the compute of the best run
+"""Reason of a finding: no run with more compute than `TopOfRange.best`, up to `TopOfRange.most`, was better. After
+another reason it is only a remark."""
+DOUBLING = 2.0  # runs without improvement up to this many times the best run's compute make the answer undecided
 SATURATED_BELOW = 0.02
-"""A slope under which doubling compute lowers error by less than 1.4 % of itself counts as stopped."""
+"""A family with a smaller exponent counts as saturated: doubling compute lowers its error by less than 1.4 % of
+itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopOfRange(Item):
-    """The largest budgets of a family, low to high; `best` has its best run, `most` is the largest that was tried."""
+    """The largest budgets of a family, to which a law was fitted.
+
+    Attributes:
+        budgets: number of budgets.
+        low, high: smallest and largest of them, in FLOP.
+        best: compute of the family's best run, in FLOP.
+        most: largest compute that was tried, in FLOP.
+    """
 
     budgets: int
     low: float
@@ -53,12 +62,12 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def saturated(law: Law) -> Finding:
-    """Whether a family has stopped improving at the top of its range. YES: its error falls by less than
-    `SATURATED_BELOW` there, beyond the interval. NO: it still falls.
+    """Return the finding on whether a family has stopped improving at the top of its range of compute. YES: the whole
+    interval of the exponent is below `SATURATED_BELOW`. NO: it is above 0, the error still falls.
 
-    A law fitted to the whole range cannot answer this: a power law always improves. So one is fitted to the upper part
-    of the frontier, and the interval of its exponent tells. Runs beyond the frontier's end, which took more compute and
-    brought nothing, belong to the upper part; where they span a doubling, "still improving" cannot be told.
+    A law fitted to the whole range cannot answer this, because a power law always improves. So a power law is fitted to
+    the upper part of the frontier only. Runs beyond the end of the frontier, which took more compute without being
+    better, belong to the upper part; if they span a doubling of compute, the answer is not NO but undecided.
     """
     finding, data = law_finding(NAME, law), law.within.fit.points
     frontier = np.unique(law.frontier[0])
@@ -115,7 +124,7 @@ def _within(f: Finding) -> str:
 
 
 def number(f: Finding) -> Number:
-    """The change of error with a doubling of compute, in percent of itself."""
+    """Return the relative change of the error with a doubling of compute, in percent."""
     if f.estimate is None:
         return wording.number(f)
     change, best, worst = (2 ** -wording.or_nan(v) - 1 for v in (f.estimate, f.high, f.low))

@@ -1,16 +1,18 @@
-"""Variance components of a study, and the interval that another grid would have: expected before it is run.
+"""Variance components of a study, and from them the width of the interval that another grid of cells would give.
 
-Accuracy follows a quadratic in the logarithm of compute (or of images) per family. Around it vary
+The model: accuracy follows a quadratic in the logarithm of compute (or of images) in each family. Four effects vary
+around it:
 
 - models: each lies above or below its family's law, at all its budgets and in all seeds;
-- points: a model at one budget, in all seeds (the law is not quite right there);
-- trunks: one training, at all its budgets;
-- runs: what is left, once per model, budget and seed.
+- points: a model deviates at one budget, in all seeds (the law is not quite right there);
+- trunks: one training run deviates at all its budgets;
+- runs: what is left varies with model, budget and seed.
 
-Test images and few-shot draws are the same for all runs and no grid changes what they add: they are left out. The
-components are found by restricted maximum likelihood (Patterson and Thompson 1971). The target is a difference
-between the models that stand for two families, over a range of compute: its interval is that of the best linear
-unbiased prediction (Henderson 1975), with Student's t by the number of repeated trainings. No torch.
+Test images and few-shot draws are left out: they are the same for all runs, so no grid changes their part. The
+components are estimated by restricted maximum likelihood (Patterson and Thompson 1971). The target is a difference
+between the models that represent two families, over a range of compute. Its interval is that of the best linear
+unbiased prediction (Henderson 1975), with Student's t whose degrees of freedom are those of the repeated trainings. No
+torch is imported.
 """
 
 from __future__ import annotations
@@ -24,13 +26,14 @@ from scipy import optimize
 
 from bench.stats.intervals import POINT_LEVEL, t_quantile
 
-LAW_DEGREE = 2  # of the law
-MIN_VARIANCE = 1e-8  # variance, so that none is exactly 0
+LAW_DEGREE = 2  # degree of a family's polynomial
+MIN_VARIANCE = 1e-8  # added to variances, so that none is exactly 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Components:
-    """Variances, in squared units of what was measured. `df`: degrees of freedom that support the last two."""
+    """Variances of the four effects, in squared units of the measurement. `df`: degrees of freedom of `trunk` and
+    `run`."""
 
     model: float
     point: float
@@ -45,7 +48,7 @@ class Components:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Arm:
-    """One model trained `seeds` times: its family, and x at each of its budgets (a logarithm to base 2)."""
+    """A part of a planned grid: one model, trained `seeds` times. `x`: log2 of compute (or images) at each budget."""
 
     model: str
     family: str
@@ -55,8 +58,9 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """One entry per variant, budget and seed, in each tuple. `variants` are models by how they are trained, but for the
-    seed; `trunks` names the training (variant and seed)."""
+    """Measured values. Each tuple has one entry per variant, budget and seed. `x` is log2 of compute (or images). A
+    variant is a model with everything about its training except the seed; a trunk is a training run (variant and
+    seed)."""
 
     values: tuple[float, ...]
     x: tuple[float, ...]
@@ -67,15 +71,16 @@ class Observations:
 
 
 def law(x: Sequence[float], *, centre: float) -> np.ndarray:
-    """The design of a law: one row for each x, of 1, x, x², … from the centre."""
+    """Return the design matrix of a law: one row for each x, with the powers 1, x, x² of its distance from `centre`."""
     return np.vander(np.asarray(x, dtype=float) - centre, LAW_DEGREE + 1, increasing=True)
 
 
 def fit(seen: Observations, *, models: bool = True) -> Components:
-    """The components by restricted maximum likelihood.
+    """Estimate the variance components by restricted maximum likelihood.
 
     Args:
-        models: False where every family has one model, whose place cannot be told from the law's: that variance is 0.
+        models: whether to estimate the variance between models. It is 0 otherwise: where every family has one model,
+            the model's offset cannot be told from the law.
     """
     y_N = np.asarray(seen.values)
     centre = float(np.mean(seen.x))
@@ -101,8 +106,13 @@ def fit(seen: Observations, *, models: bool = True) -> Components:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A difference between two families, averaged over points of x: at each, between the model that stands for the one
-    and the model that stands for the other there. Every set of arms that is weighed is weighed by the same one."""
+    """The quantity that a grid is to determine: the difference between two families, averaged over points of x.
+
+    Attributes:
+        pair: the two families.
+        points: (x, model that represents the first family there, model that represents the second). All grids that are
+            compared are judged by the same points.
+    """
 
     pair: tuple[str, str]
     points: tuple[tuple[float, str, str], ...]
@@ -116,11 +126,11 @@ def half_width(
     families: Mapping[str, str],
     level: float = POINT_LEVEL,
 ) -> float:
-    """Half-width of a target's interval that these arms would give; infinite where they cannot tell. A model that is
-    left out is known by its family's law alone.
+    """Return the expected half-width of the target's interval, if these arms were run; infinite where they cannot
+    determine it. A model without an arm is predicted from its family's law alone.
 
     Args:
-        families: of every model, in the grid or not.
+        families: the family of every model, whether it has an arm or not.
     """
     df = components.df + sum(arm.seeds - 1 for arm in arms)
     variance = 0.0
@@ -137,8 +147,8 @@ def half_width(
 
 @lru_cache(maxsize=256)
 def _weights(target: Target, side: int, known: tuple[str, ...]) -> tuple[np.ndarray, float]:
-    """Weights of the coefficients and of the models' places in the average that a target asks for, and the x that laws
-    are centred at: any would do, and equal ones save work."""
+    """Return the weights that a target gives to the coefficients of one family's law and to the offsets of its models,
+    and the x at which laws are centred. Any centre would do; a rounded one lets the caches be used more often."""
     xs = [x for x, *_ in target.points]
     centre = 8.0 * round(sum(xs) / len(xs) / 8)
     picked = np.array([[model == name for name in known] for model in (point[1 + side] for point in target.points)])
@@ -149,8 +159,8 @@ def _weights(target: Target, side: int, known: tuple[str, ...]) -> tuple[np.ndar
 def _covariance(
     arms: tuple[Arm, ...], known: tuple[str, ...], components: Components, centre: float
 ) -> np.ndarray | None:
-    """Covariance of the coefficients of one family's law and the places of its models; None where they are not
-    determined."""
+    """Return the covariance of the coefficients of one family's law and the offsets of its models; None if the arms
+    have too few distinct x to determine the law."""
     if len({x for arm in arms for x in arm.x}) <= LAW_DEGREE:
         return None
     size = LAW_DEGREE + 1 + len(known)
@@ -173,7 +183,8 @@ def _information(arm: Arm, known: tuple[str, ...], components: Components, centr
 
 
 def _by_family(families: Sequence[str], rows_NQ: np.ndarray) -> np.ndarray:
-    """Each family's own coefficients: blocks of columns, families in alphabetical order."""
+    """Return a design matrix in which each family has coefficients of its own: one block of columns for each family, in
+    alphabetical order."""
     order = sorted(set(families))
     X = np.zeros((len(rows_NQ), len(order) * rows_NQ.shape[1]))
     for n, family in enumerate(families):

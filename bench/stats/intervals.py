@@ -1,23 +1,23 @@
 """Intervals that state what they contain: training seeds, few-shot draws, test images.
 
-Accuracies of one point form a table seeds × draws. Three sources of chance move its mean:
+A few-shot draw is one random choice of a few-shot task's training images. The accuracies of one point form a table
+seeds × draws. Three sources of chance move its mean:
 
-- training seeds: the spread of the seeds' means, its variance moderated by that of the study's other models
-  (`bench.stats.moderated`); Student's t with that variance's degrees of freedom. A single run takes what its model's
-  other runs, or the study's other models, say of its variance when at least `BORROW_DF` repeats support it; otherwise
-  its interval excludes training noise, and says so;
-- few-shot draws: the spread of the draws' means; Student's t with (draws - 1);
-- test images: the binomial error of a finite test set; where images belong together, that over their groups, with
-  Student's t (groups - 1). Draws and seeds share the test images, so it does not
-  shrink with their number.
+- training seeds: the variance of the seeds' means is moderated by that of the study's other models
+  (`bench.stats.moderated`); the margin is Student's t with the moderated variance's degrees of freedom. A single run
+  takes its variance from its model's other runs, or from the study's other models, if at least `BORROW_DF` repeats
+  support it; otherwise its interval excludes training noise, and says so;
+- few-shot draws: the spread of the draws' means, with Student's t (draws - 1);
+- test images: the binomial error of a finite test set; where images belong together, the error over their groups, with
+  Student's t (groups - 1). Draws and seeds share the test images, so this margin does not shrink with their number.
 
-Each source gets its own margin; margins add in quadrature. (Welch-Satterthwaite over sources would shorten intervals
-whenever a variance with one degree of freedom happens to come out small, and then cover too rarely.) Spread that both
-seeds and draws share is counted twice. Both choices err on the wide side.
+Each source has its own margin, and margins are added in quadrature. (Welch-Satterthwaite over sources would shorten
+intervals whenever a variance with one degree of freedom happens to be small; they would then hold the truth too
+rarely.) Spread that seeds and draws share is counted twice. Both choices make intervals wider rather than narrower.
 
-Margins are in accuracy. The interval of an accuracy is symmetric in log-odds, where its half-width is the margin over
-p (1 - p) (delta method): it stays inside [0, 1], and is wider towards 50 %. That of a difference is symmetric, and cut
-at what two accuracies allow, [-1, 1], which takes no coverage from it.
+Margins are in units of accuracy. The interval of an accuracy p is symmetric in log-odds, where its half-width is the
+margin over p (1 - p) (delta method): it stays inside [0, 1], and is wider towards 50 %. The interval of a difference is
+symmetric, and cut at the limits of a difference of two accuracies, [-1, 1], which costs no coverage.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from bench.core.formatting import plural
 from bench.stats.moderated import Moderated, Repeated, inverse_gamma, moderate
 
 POINT_LEVEL = 0.95
-BORROW_DF = 3
+BORROW_DF = 3  # degrees of freedom that other runs need in all, so that a single run takes its variance from them
 PLACES, SHARES = np.polynomial.hermite_e.hermegauss(16)
-"""Gauss-Hermite nodes and weights: where variances are summed, normal quantiles at which each is taken. Sums of six
-with 2.5 degrees of freedom each have Student's quantiles to 1 %."""
+"""Gauss-Hermite nodes and weights for the sum of two uncertain variances: the normal quantiles at which each is
+evaluated. Sums of six variances with 2.5 degrees of freedom each have Student's quantiles to 1 %."""
 SEEDS, DRAWS, IMAGES = "training seeds", "few-shot draws", "test images"
-IN_WORDS = {DRAWS: "few-shot samples"}  # of a source, where its key is not what people say
+IN_WORDS = {DRAWS: "few-shot samples"}  # the usual name of a source of chance, where its key is not that
 LEFT_OUT = {
     SEEDS: "training noise (one seed)",
     DRAWS: "the choice of the task's training images (one few-shot sample)",
@@ -52,28 +52,29 @@ Bounds = tuple[float, float]
 SHARE: Bounds = (0.0, 1.0)
 CHANGE: Bounds = (-1.0, 1.0)
 UNBOUNDED: Bounds = (-math.inf, math.inf)
-"""Ranges of values: accuracies, differences of accuracies, scores of another metric."""
+"""Ranges of values: of accuracies (SHARE), differences of accuracies (CHANGE), and other metrics (UNBOUNDED)."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Samples:
-    """Accuracies (or differences of accuracies) of one point.
+    """Accuracies (or differences of accuracies) of one point: one model, budget and task.
 
     Attributes:
-        values_SD: one row per seed, one column per draw; no missing values.
-        seeds: () where nothing was trained (raw pixels): there is no training noise to speak of.
-        draws: () where the task draws nothing (upstream accuracy).
-        image_error: standard error from the finite test set; NaN where nobody knows it.
-        image_df: degrees of freedom of that: infinite, but for few groups of test images that belong together.
-        num_test: images of the test set (the smallest, for an average).
+        values_SD: one row per seed, one column per few-shot draw; no missing values.
+        seeds: labels of the rows; () where nothing was trained (raw pixels), so that there is no training noise.
+        draws: labels of the columns; () where the task has no few-shot draws (upstream accuracy).
+        image_error: standard error from the finite test set; NaN where it is unknown.
+        image_df: degrees of freedom of `image_error`: infinite, except for few groups of test images that belong
+            together.
+        num_test: images of the test set (of the smallest one, for an average).
         tasks: how many tasks were averaged.
-        correct_SD: which test images were right (`bench.store.prediction_bits.Correct`) behind every value; None where
-            record does not say, or where values are no single scores.
-        resampled_SD: of a metric that is no mean over images, its values in resamples (`bench.store.resampled`).
-        model: what was trained; its runs have one variance between seeds, but for a trend over accuracy.
-        trunk: the training run, but for the seed. Other budgets of it share some of its luck.
-        images_seen: in training; 0 where there was none, or where it does not matter.
-        bounds: what a value can be (`SHARE`, `CHANGE`, `UNBOUNDED`).
+        correct_SD: for every value, which test images were right (`bench.store.prediction_bits.Correct`); None where
+            the record does not say, or where values are not single scores.
+        resampled_SD: for a metric that is not a mean over images, its values in resamples (`bench.store.resampled`).
+        model: what was trained; its runs have one variance between seeds, apart from a trend over accuracy.
+        trunk: identifies the training run apart from its seed. Its other budgets share some of its random deviation.
+        images_seen: in training; 0 where nothing was trained, or where it does not matter.
+        bounds: range of possible values (`SHARE`, `CHANGE`, `UNBOUNDED`).
         around: for a difference, the mean accuracy of its two sides.
     """
 
@@ -108,7 +109,7 @@ class Samples:
 
     @cached_property
     def inside(self) -> float:
-        """The accuracy about which values lie, strictly between 0 and 1. NaN of another metric."""
+        """The accuracy around which the values lie, kept strictly between 0 and 1; NaN for any other metric."""
         if self.bounds == UNBOUNDED:
             return math.nan
         return inside(self.mean if self.around is None else self.around, self.num_test)
@@ -124,7 +125,8 @@ class Samples:
 
     @cached_property
     def per_log_odds(self) -> float:
-        """Accuracy by which values move with their log-odds: variances in log-odds are comparable between models."""
+        """The change of accuracy per unit of log-odds, p (1 - p); 1 for any other metric. It converts variances to
+        log-odds, where they are comparable between models."""
         return 1.0 if self.bounds == UNBOUNDED else self.inside * (1 - self.inside)
 
 
@@ -133,14 +135,14 @@ class Estimate:
     """A mean with its interval.
 
     Attributes:
-        value: in accuracy units (0..1), or a difference of them.
-        margins: half-width that each source of chance contributes.
-        excluded: sources that exist but that the data cannot show (one seed, one draw).
-        moderated: the seeds' margin rests on the variances of the study's other models as well.
+        value: an accuracy (0 to 1), or a difference of accuracies.
+        margins: for each source of chance, the half-width that it contributes.
+        excluded: sources of chance that exist but cannot be estimated from the data (one seed, one draw).
+        moderated: whether the margin of seeds rests on the variances of the study's other models as well.
         num_seeds, num_draws, num_test: 0 where a source does not exist.
-        seed_df: degrees of freedom of the seeds' margin; 0 without one.
-        image_df: of that of test images, as in `Samples`.
-        bounds: what the value can be, as in `Samples`.
+        seed_df: degrees of freedom of the margin of seeds; 0 without one.
+        image_df: degrees of freedom of the margin of test images, as in `Samples`.
+        bounds: range of possible values, as in `Samples`.
     """
 
     value: float
@@ -158,7 +160,7 @@ class Estimate:
 
     @property
     def half(self) -> float:
-        """Half-width where the value is far from its bounds."""
+        """Half-width of the interval where the value is far from its bounds."""
         return math.sqrt(sum(margin**2 for margin in self.margins.values()))
 
     @property
@@ -174,7 +176,7 @@ class Estimate:
             return self.value
         if self.bounds != SHARE:
             return min(max(self.value + side * self.half, self.bounds[0]), self.bounds[1])
-        if not 0 <= self.value <= 1:  # corrected for selection
+        if not 0 <= self.value <= 1:  # the correction for selection can move an accuracy outside [0, 1]
             return min(max(self.value, 0.0), 1.0)
         middle = inside(self.value, self.num_test)
         end = float(special.expit(special.logit(middle) + side * self.half / (middle * (1 - middle))))
@@ -182,39 +184,40 @@ class Estimate:
 
     @property
     def runs(self) -> str:
-        """Seeds and draws as they are printed: "2 seeds × 3 few-shot samples"; "" where there are neither."""
+        """Numbers of seeds and draws as printed: "2 seeds × 3 few-shot samples"; "" where there are neither."""
         return " × ".join(
             plural(n, noun) for n, noun in ((self.num_seeds, "seed"), (self.num_draws, "few-shot sample")) if n
         )
 
     @property
     def counts(self) -> str:
-        """n as it is printed: "2 seeds × 3 few-shot samples, 2,000 test images"."""
+        """All sample sizes as printed: "2 seeds × 3 few-shot samples, 2,000 test images"."""
         tests = f"{self.tasks} tasks of at least " if self.tasks > 1 else ""
         return ", ".join([*([self.runs] if self.runs else []), f"{tests}{self.num_test:,} test images"])
 
 
 def inside(accuracy: float, num_test: int) -> float:
-    """An accuracy strictly between 0 and 1: at least half a test image from either, or a millionth where their number
-    is unknown."""
+    """Return the accuracy, moved strictly between 0 and 1: at least half a test image away from either, or a millionth
+    where the number of test images is unknown (0)."""
     least = 0.5 / num_test if num_test > 0 else 1e-6
     return min(max(accuracy, least), 1 - least)
 
 
 @lru_cache(maxsize=4096)
 def t_quantile(df: float, level: float = POINT_LEVEL) -> float:
-    """Two-sided quantile of Student's t."""
+    """Return the two-sided quantile of Student's t: the half-width, in standard errors, of an interval at `level`."""
     return float(special.stdtrit(df, 0.5 + level / 2))
 
 
 @lru_cache(maxsize=8)
 def z_quantile(level: float = POINT_LEVEL) -> float:
-    """Two-sided quantile of the normal distribution."""
+    """Return the two-sided quantile of the normal distribution: 1.96 at a level of 0.95."""
     return float(special.ndtri(0.5 + level / 2))
 
 
 def _variance(x_N: np.ndarray) -> float:
-    """Sample variance; numpy's own takes ten times as long for a handful of numbers, and studies have many handfuls."""
+    """Return the sample variance; NaN for fewer than two values. (numpy's own takes ten times as long for a handful of
+    numbers, and studies have many of those.)"""
     if len(x_N) < 2:
         return math.nan
     centred_N = x_N - np.add.reduce(x_N) / len(x_N)
@@ -222,14 +225,14 @@ def _variance(x_N: np.ndarray) -> float:
 
 
 def seed_variance(samples: Samples) -> tuple[float, int]:
-    """Variance of single seeds' means, and its degrees of freedom (0 when there is one seed)."""
+    """Return the variance of single seeds' means, and its degrees of freedom; (NaN, 0) for fewer than two seeds."""
     if len(samples.seeds) < 2:
         return math.nan, 0
     return samples.seed_variance, len(samples.seeds) - 1
 
 
 def pool(samples: Iterable[Samples]) -> Moderated | None:
-    """The variances between seeds of a study's points, moderated; None if nothing was repeated."""
+    """Return the moderated variances between seeds of a study's points; None if fewer than two points have repeats."""
     repeats = []
     for item in samples:
         variance, df = seed_variance(item)
@@ -248,8 +251,8 @@ def pool(samples: Iterable[Samples]) -> Moderated | None:
 
 
 def moderated_variance(samples: Samples, pooled: Moderated | None) -> tuple[float, float]:
-    """Variance of single seeds' means and its degrees of freedom: (NaN, 0) where nothing says how large it is. Without
-    `pooled`, the samples' own."""
+    """Return the moderated variance of single seeds' means, and its degrees of freedom; (NaN, 0) where it is unknown.
+    Without `pooled`, it is the samples' own variance."""
     own, df = seed_variance(samples)
     if pooled is None or (df == 0 and pooled.df < BORROW_DF):
         return own, df
@@ -258,7 +261,7 @@ def moderated_variance(samples: Samples, pooled: Moderated | None) -> tuple[floa
 
 
 def seed_error(samples: Samples, pooled: Moderated | None) -> tuple[float, float]:
-    """Standard error of the mean over training seeds, and its degrees of freedom; (NaN, 0) where it is unknown."""
+    """Return the standard error of the mean over training seeds, and its degrees of freedom; (NaN, 0) if unknown."""
     variance, df = moderated_variance(samples, pooled)
     return math.sqrt(variance / max(1, len(samples.seeds))), df
 
@@ -266,18 +269,17 @@ def seed_error(samples: Samples, pooled: Moderated | None) -> tuple[float, float
 def sum_of_errors(
     errors: Sequence[tuple[float, float]], models: Sequence[Hashable] | None = None
 ) -> tuple[float, float]:
-    """Standard error of a sum of independent values, and its degrees of freedom, from (standard error, degrees of
-    freedom) of each.
+    """Return the standard error of a sum of independent values, and its degrees of freedom, from (standard error,
+    degrees of freedom) of each value.
 
-    The problem of Behrens and Fisher. A moderated variance is an inverse gamma distribution, what is known after the
-    data, and the variance of a sum is a sum of such variables. It is described as `Moderated` describes a variance: by
-    the inverse gamma distribution whose log has the same mean and variance. (Satterthwaite's formula is for sample
-    variances, whose mean is what they estimate. The mean of s² df / chi²(df) is s² df / (df - 2), and sums of several
-    with s² alone hold the truth too rarely.)
+    This is the Behrens-Fisher problem. A moderated variance has an inverse gamma posterior, and the variance of a sum
+    is a sum of such variables. As in `Moderated`, it is summarised by the inverse gamma distribution whose logarithm
+    has the same mean and variance. (Satterthwaite's formula is for sample variances, whose mean is what they estimate.
+    The mean of s² df / chi²(df) is s² df / (df - 2), and sums of several with s² alone hold the truth too rarely.)
 
     Args:
-        models: whose variance each error rests on, where some are of one model: they share what is not known of it.
-            None: all are of different ones.
+        models: the model whose variance each error rests on. Errors of one model share one uncertain variance, so
+            their degrees of freedom do not add up. None: all are of different models.
     """
     names: Sequence[Hashable] = range(len(errors)) if models is None else models
     by_model = by_key((name, known) for name, known in zip(names, errors, strict=True) if known[0] > 0)
@@ -300,15 +302,15 @@ def _sum_of_two(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, 
 
 
 def estimate(samples: Samples, *, pooled: Moderated | None = None, level: float = POINT_LEVEL) -> Estimate:
-    """The mean of `samples` with its interval; see the module's text for what it contains."""
+    """Return the mean of `samples` with its interval; the module's docstring says what the interval contains."""
     return _estimate(samples, seed_error(samples, pooled), moderated=pooled is not None, level=level)
 
 
 def estimate_difference(
     a: Samples, b: Samples, *, pooled: Moderated | None = None, level: float = POINT_LEVEL
 ) -> Estimate | None:
-    """a - b for two models that were trained apart: the variances between seeds of both add up. A side without seeds
-    has none. None if they share no seeds or no draws."""
+    """Return the difference a - b, with its interval, of two models that were trained independently: their variances
+    between seeds are added. A side without seeds has no such variance. None if they share no seeds or no draws."""
     both = difference(a, b)
     if both is None:
         return None
@@ -358,17 +360,15 @@ def _estimate(samples: Samples, seed_error: tuple[float, float], *, moderated: b
 
 
 def estimate_all(samples: Mapping[Key, Samples], *, level: float = POINT_LEVEL) -> dict[Key, Estimate]:
-    """Estimates of like quantities (one measure over many points), whose variances between seeds moderate each
-    other."""
+    """Return the estimate of every point of one measure. The points' variances between seeds are shrunk towards each
+    other (`bench.stats.moderated`)."""
     pooled = pool(samples.values())
     return {key: estimate(item, pooled=pooled, level=level) for key, item in samples.items()}
 
 
 def average(parts: Sequence[Samples]) -> Samples | None:
-    """The plain mean over tasks, seed by seed and draw by draw, so that seed noise shared by tasks is kept.
-
-    None if the parts share no seed or no draw.
-    """
+    """Return the unweighted mean over tasks, seed by seed and draw by draw, so that seed noise that tasks share is
+    kept. None if the parts share no seed or no draw."""
     matched = _matched(parts)
     if matched is None:
         return None
@@ -388,11 +388,12 @@ def average(parts: Sequence[Samples]) -> Samples | None:
 
 
 def difference(a: Samples, b: Samples) -> Samples | None:
-    """a - b on the same seeds and draws. A side without seeds (raw pixels) is used for every seed.
+    """Return a - b on the seeds and draws that both have; None if there are none. A side without seeds (raw pixels) is
+    used for every seed.
 
-    Both were scored on the same test images, but single answers are not always recorded: the error over test images is
-    that of two independent sets, an upper bound for models that tend to err on the same images (`bench.stats.paired`
-    has the error where they are). None if nothing matches.
+    Both were scored on the same test images, but the answers to single images are not always recorded. The error over
+    test images is therefore that of two independent test sets, an upper bound for models that tend to err on the same
+    images (`bench.stats.paired` gives the smaller error where the answers are recorded).
     """
     matched = _matched((a, b))
     if matched is None:
@@ -416,7 +417,8 @@ def difference(a: Samples, b: Samples) -> Samples | None:
 
 
 def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
-    """(1 - w) a + w b for two horizons of one trunk (interpolation). Their test errors are taken as fully shared."""
+    """Interpolate between two horizons (budgets) of one training run: return (1 - w) a + w b; None if they share no
+    seed or no few-shot draw. Their errors over test images are taken as fully correlated."""
     matched = _matched((a, b))
     if matched is None:
         return None
@@ -436,7 +438,7 @@ def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
 
 
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
-    """The mean of estimates of different models. Seeds are independent between models; draws and test images are
+    """Return the mean of estimates of different models. Seeds are independent between models; draws and test images are
     shared, so their margins are averaged as if fully correlated."""
     number, level = len(estimates), estimates[0].level
     margins: dict[str, float] = {}
@@ -463,11 +465,11 @@ def mean_of(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, int]] = ()) -> str:
-    """One sentence on what the intervals contain and exclude, for captions.
+    """Return one sentence for captions: which sources of chance the intervals contain, and which they exclude.
 
     Args:
-        trained_on: (data set, number of images) behind the estimates. Where sizes of a set are compared, every seed has
-            trained on the same part of it: another part would have given other scores, by how much nobody measured.
+        trained_on: (data set, number of images) behind the estimates. Where several sizes of a data set are compared,
+            every seed has trained on the same subset of each size, so the effect of its choice is not measured.
     """
     every = list(estimates)
     if not every:
@@ -488,12 +490,13 @@ def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, i
 
 
 def _matched(parts: Sequence[Samples]) -> tuple[list[np.ndarray], tuple[int, ...], tuple[int, ...]] | None:
-    """Values of all parts on their common seeds and draws. Parts without seeds or draws are repeated to fit."""
+    """Return (values of each part, seeds, draws) on the seeds and draws that all parts have; None if there are none.
+    Parts without seeds or draws are repeated to fit."""
     seeds = common_labels([p.seeds for p in parts])
     draws = common_labels([p.draws for p in parts])
     if seeds is None or draws is None:
         return None
-    if all(part.seeds == seeds and part.draws == draws for part in parts):  # the usual case, and there are many
+    if all(part.seeds == seeds and part.draws == draws for part in parts):  # fast path for the usual case
         return [part.values_SD for part in parts], seeds, draws
     rows, columns = max(1, len(seeds)), max(1, len(draws))
     values = []
@@ -505,7 +508,8 @@ def _matched(parts: Sequence[Samples]) -> tuple[list[np.ndarray], tuple[int, ...
 
 
 def common_labels(lists: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """Labels in every non-empty list, in order; () if all are empty; None if they share nothing."""
+    """Return the labels that are in every non-empty list, in order; () if all lists are empty; None if they share no
+    label."""
     named = [labels for labels in lists if labels]
     if not named:
         return ()

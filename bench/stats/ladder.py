@@ -1,17 +1,18 @@
-"""Does a gain survive scale? Paired differences on the rungs of a ladder, their trend over log2 compute, one verdict.
+"""Does a gain survive scale? Paired differences at growing compute, their trend over log2 compute, and one verdict.
 
-A rung has the differences (change minus baseline) of several seeds at one compute. Everything here is a weighted sum of
-the rungs' means: the gain of a rung, the mean gain, the slope, the gain at any compute. Its variance is that of the
-differences between seeds, estimated rung by rung, so that rungs may be of different noise; its degrees of freedom are
-Welch's and Satterthwaite's. All seeds of a rung share the rates that were tuned for it, which more seeds do not average
-out: all but the rungs' own intervals allow for `TUNING` points of that. Where rungs lie even further from the line,
-they are widened by the ratio (as the Particle Data Group does).
+A ladder compares a change with a baseline at several amounts of compute, its rungs. A rung holds the differences
+(change minus baseline) of several seeds at one compute. Every quantity here is a weighted sum of the rungs' means: the
+gain at a rung, the mean gain, the slope, the gain at any compute. Its variance comes from the spread of the differences
+between seeds, estimated rung by rung, so that the noise may differ between rungs; its degrees of freedom are Welch's
+and Satterthwaite's. All seeds of a rung share the learning rates that were tuned for it, so more seeds do not average
+out the error of tuning: all intervals except those of single rungs include `TUNING` points for it. Where rungs lie even
+further from the line, the intervals are widened by the ratio (as the Particle Data Group does).
 
-The verdict is a closed test. The gatekeeper is the slope, at `LEVEL`; the arms of one study share it by Holm. Only
-where a slope stands may a ladder grow, fade or reverse, so that whatever the gain, a ladder of constant gain is called
-so in at most that share of studies. Where it does not stand, a gain keeps if its mean stands and its change over the
-whole ladder is smaller than itself, by two one-sided tests. All else is inconclusive. Arrays: T ladders, R rungs, N
-seeds.
+The verdict is a closed test. The slope is tested first, at `LEVEL`; several changes in one study share that level by
+Holm's method. A ladder is said to grow, fade or reverse only if its slope is significant. So a ladder whose gain is
+constant gets one of these verdicts in at most that fraction of studies, however large the gain. If the slope is not
+significant, the verdict is that the gain keeps, if its mean is significant and its change over the whole ladder is
+smaller than the gain itself, by two one-sided tests. All else is inconclusive. Arrays: T ladders, R rungs, N seeds.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ import numpy as np
 from scipy import stats
 
 LEVEL = 0.05
-"""Share of ladders without a trend that may be said to grow, fade or reverse."""
+"""Significance level: the fraction of ladders without a trend that may be said to grow, fade or reverse."""
 TUNING = 0.3
-"""Standard deviation, in points, that imperfect tuning may give the difference of a whole rung."""
-POWER = 0.8  # share of simulated ladders that get an answer where a design is said to answer
-MAX_SEEDS = 64  # No design with more is offered.
+"""Standard deviation, in percentage points, that imperfect tuning of learning rates adds to the difference of a whole
+rung."""
+POWER = 0.8  # a design is said to answer if this fraction of simulated ladders gets a conclusive verdict
+MAX_SEEDS = 64  # no design with more seeds is proposed
 FEWEST_RUNGS = 3
-MODERATED = 3.0  # degrees of freedom with which the pooled variance of pairs counts in that of a rung
-MOST_MORE = 16  # pairs that are proposed for a rung
+MODERATED = 3.0  # degrees of freedom with which the pooled variance of pairs counts in the variance of a rung
+MOST_MORE = 16  # at most this many more pairs of runs are proposed for a rung
 
 
 class LadderVerdict(StrEnum):
-    """The answer about one change."""
+    """What happens to the gain of a change as compute grows."""
 
     GROWS = "grows"
     KEEPS = "keeps"
@@ -50,12 +52,12 @@ VERDICTS = tuple(LadderVerdict)
 
 @dataclass(frozen=True, kw_only=True)
 class Sum:
-    """A weighted sum of the rungs' means, of T ladders: arrays of T.
+    """A weighted sum of the rungs' means, for each of T ladders; every array is (T,).
 
     Attributes:
         value: the sum.
-        error: its standard error.
-        freedom: degrees of freedom of that.
+        error: standard error of `value`.
+        freedom: degrees of freedom of `error`.
     """
 
     value: np.ndarray
@@ -63,13 +65,13 @@ class Sum:
     freedom: np.ndarray
 
     def interval(self, level: float = 1 - LEVEL) -> tuple[np.ndarray, np.ndarray]:
-        """(low, high) of Student's t."""
+        """Return both ends of the interval by Student's t: (low, high), each (T,)."""
         half = stats.t.ppf(0.5 + level / 2, self.freedom) * self.error
         return self.value - half, self.value + half
 
     @property
     def p(self) -> np.ndarray:
-        """Two-sided, of no difference."""
+        """Two-sided p-values of the hypothesis that the sum is 0, (T,)."""
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.where(self.error > 0, np.abs(self.value) / self.error, np.where(self.value == 0, 0.0, np.inf))
         return 2 * stats.t.sf(t, self.freedom)
@@ -77,11 +79,12 @@ class Sum:
 
 @dataclass(frozen=True, kw_only=True)
 class Ladders:
-    """T ladders at the same compute.
+    """T ladders whose rungs have the same compute.
 
     Attributes:
         x_R: log2 of compute, ascending.
-        means_TR, variances_TR: of the differences of each rung, in points; counts_TR: how many.
+        means_TR, variances_TR: mean and variance of the differences of each rung, in percentage points.
+        counts_TR: number of differences of each rung.
         tuning: see `TUNING`.
     """
 
@@ -93,7 +96,7 @@ class Ladders:
 
     @classmethod
     def of(cls, x_R: np.ndarray, gains_TRN: np.ndarray) -> Ladders:
-        """Ladders made of differences, which are NaN where a seed has none.
+        """Make ladders from the differences of single seeds, in percentage points; NaN where a seed is missing.
 
         Raises:
             ValueError: a rung with fewer than two seeds, or fewer than three rungs.
@@ -105,26 +108,27 @@ class Ladders:
         return cls(x_R=np.asarray(x_R, float), means_TR=means_TR, variances_TR=variances_TR, counts_TR=counts_TR)
 
     def rung(self, index: int) -> Sum:
-        """The gain of one rung: the paired t test."""
+        """Return the gain at one rung, as in a paired t test."""
         weights_TR = np.zeros_like(self.means_TR)
         weights_TR[:, index] = 1.0
         return self._sum(weights_TR)
 
     def mean(self) -> Sum:
-        """The mean gain, rungs by their numbers of seeds."""
+        """Return the mean gain over rungs, each weighted by its number of seeds."""
         return self._sum(self.counts_TR / self.counts_TR.sum(1, keepdims=True), scaled=True)
 
     def slope(self) -> Sum:
-        """The change of the gain per doubling of compute."""
+        """Return the change of the gain per doubling of compute."""
         return self._sum(self._slope_weights(), scaled=True)
 
     def at(self, x: float) -> Sum:
-        """The gain of the line at log2 of compute."""
+        """Return the gain that the fitted line has at x, a log2 of compute."""
         centre_T1, share_TR = self._centre(), self.counts_TR / self.counts_TR.sum(1, keepdims=True)
         return self._sum(share_TR + (x - centre_T1) * self._slope_weights(), scaled=True)
 
     def one_more_run(self, x: float) -> Sum:
-        """The difference that one more pair of runs would show there: the line, and the noise of a pair and a rung."""
+        """Predict the difference that one more pair of runs at x would show: the value of the line; the error includes
+        the noise of a single pair and of a rung."""
         line = self.at(x)
         pair_T = self.pooled()
         error = np.sqrt(line.error**2 + pair_T + self.between_rungs())
@@ -134,12 +138,12 @@ class Ladders:
         return Sum(value=line.value, error=error, freedom=np.maximum(freedom, 1.0))
 
     def pooled(self) -> np.ndarray:
-        """The variance of one pair of runs, pooled over rungs."""
+        """Return the variance of the difference of one pair of runs, pooled over rungs, (T,)."""
         each_TR = self.counts_TR - 1
         return (self.variances_TR * each_TR).sum(1) / each_TR.sum(1)
 
     def between_rungs(self) -> np.ndarray:
-        """The variance of rungs about the line that seeds do not explain."""
+        """Return the variance of rungs about the line that the noise of seeds does not explain, (T,)."""
         return self._scale() ** 2 * self.tuning**2 + (self._scale() ** 2 - 1) * (self.pooled() / self.counts_TR.mean(1))
 
     def _freedom(self) -> np.ndarray:
@@ -153,7 +157,8 @@ class Ladders:
         return self.counts_TR * apart_TR / (self.counts_TR * apart_TR**2).sum(1, keepdims=True)
 
     def _scale(self) -> np.ndarray:
-        """How much further rungs lie from the line than seeds explain; 1 at least."""
+        """Return the factor by which rungs lie further from the line than seeds and tuning explain, (T,), at least
+        1."""
         slope_T1 = (self._slope_weights() * self.means_TR).sum(1, keepdims=True)
         mean_T1 = (self.counts_TR * self.means_TR).sum(1, keepdims=True) / self.counts_TR.sum(1, keepdims=True)
         left_TR = self.means_TR - mean_T1 - slope_T1 * (self.x_R - self._centre())
@@ -173,16 +178,16 @@ class Ladders:
 
 
 def verdicts(ladders: Ladders, *, stands_T: np.ndarray | None = None) -> np.ndarray:
-    """A verdict for each of T ladders, as an index of `VERDICTS`.
+    """Return a verdict for each of T ladders, as an index into `VERDICTS`.
 
     Args:
-        stands_T: whether each slope stands, where several arms share the level (`bench.stats.levels.holm`); None: each
-            is tested at `LEVEL`.
+        stands_T: whether each slope is significant, where several changes share the level
+            (`bench.stats.levels.holm`); None: each slope is tested at `LEVEL` on its own.
     """
     slope, mean = ladders.slope(), ladders.mean()
     sign_T = np.sign(slope.value)
     bottom, top = ladders.at(float(ladders.x_R[0])), ladders.at(float(ladders.x_R[-1]))
-    begins_T = np.where(bottom.p < LEVEL, np.sign(bottom.value), 0) * sign_T  # -1: away from where the trend leads
+    begins_T = np.where(bottom.p < LEVEL, np.sign(bottom.value), 0) * sign_T  # -1: its sign is opposite to the trend's
     ends_T = np.where(top.p < LEVEL, np.sign(top.value), 0) * sign_T
     stands_T = slope.p < LEVEL if stands_T is None else stands_T
     length = float(ladders.x_R[-1] - ladders.x_R[0])
@@ -202,13 +207,14 @@ def verdicts(ladders: Ladders, *, stands_T: np.ndarray | None = None) -> np.ndar
 
 @dataclass(frozen=True, kw_only=True)
 class Truth:
-    """A ladder as it may be, in points.
+    """The true values of a ladder that is simulated, in percentage points.
 
     Attributes:
         gain: at the middle of the ladder.
-        change: of the gain from the lowest rung to the highest.
-        pair: standard deviation of the difference of one pair of runs at the lowest rung; top_pair: at the highest.
-        rung: of a rung, which all its seeds share.
+        change: of the gain, from the lowest rung to the highest.
+        pair: standard deviation of the difference of one pair of runs, at the lowest rung.
+        top_pair: the same at the highest rung; None: as at the lowest.
+        rung: standard deviation of a deviation that all seeds of a rung share.
     """
 
     gain: float = 0.0
@@ -219,7 +225,7 @@ class Truth:
 
 
 def simulated(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int, rng: np.random.Generator) -> Ladders:
-    """Ladders of a truth."""
+    """Simulate ladders whose true values are `truth`."""
     share_R = (x_R - x_R[0]) / (x_R[-1] - x_R[0])
     top = truth.pair if truth.top_pair is None else truth.top_pair
     spread_R = truth.pair + share_R * (top - truth.pair)
@@ -229,13 +235,14 @@ def simulated(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int, rng: n
 
 
 def power(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int = 400, seed: int = 0) -> float:
-    """Share of simulated ladders of a truth that get a verdict."""
+    """Return the fraction of ladders simulated from `truth` that get a conclusive verdict."""
     made = verdicts(simulated(truth, x_R, seeds=seeds, ladders=ladders, rng=np.random.default_rng(seed)))
     return float((made != VERDICTS.index(LadderVerdict.INCONCLUSIVE)).mean())
 
 
 def seeds_needed(truth: Truth, x_R: np.ndarray, *, wanted: float = POWER) -> int | None:
-    """The fewest seeds with which ladders of a truth get a verdict in a share of `wanted`; None beyond `MAX_SEEDS`."""
+    """Return the fewest seeds with which a fraction `wanted` of the ladders simulated from `truth` gets a conclusive
+    verdict; None if that takes more than `MAX_SEEDS`."""
     low, high = 2, 3
     while power(truth, x_R, seeds=high) < wanted:
         if high == MAX_SEEDS:
@@ -252,12 +259,13 @@ def seeds_needed(truth: Truth, x_R: np.ndarray, *, wanted: float = POWER) -> int
 
 @dataclass(frozen=True, kw_only=True)
 class NextPairs:
-    """Pairs of runs that narrow an answer most for their cost.
+    """The pairs of runs (change and baseline) that narrow an answer most for their cost.
 
     Attributes:
-        pairs_R: of every rung there is; above: of a rung above the highest, as far as the two highest are apart.
-        cost: of all.
-        half, half_then: half of the 95 % interval expected, in points, without and with them.
+        pairs_R: further pairs at every existing rung.
+        above: pairs at a new rung above the highest, as far above it as the two highest rungs are apart.
+        cost: of all these pairs.
+        half, half_then: expected half-width of the 95 % interval, in percentage points, without and with these pairs.
     """
 
     pairs_R: tuple[int, ...]
@@ -270,12 +278,16 @@ class NextPairs:
 def next_pairs(
     found: Ladders, cost_R: np.ndarray, *, money: float, at: float | None = None, opening: float = 0.0
 ) -> NextPairs:
-    """The pairs that narrow the slope, or the line at log2 of compute `at`, most for `money`, by greed and exchange.
+    """Return the pairs of runs that, for at most `money`, narrow most the interval of the slope, or of the line at
+    `at`. They are found by greedy addition and exchange.
 
     Args:
-        found: one ladder.
-        cost_R: of one pair on every rung.
-        opening: what a rung above costs beside its pairs: rates are tuned there, and those of lower rungs change.
+        found: one ladder (T = 1).
+        cost_R: cost of one pair at every rung.
+        money: in the unit of `cost_R`.
+        at: log2 of compute; None: the slope is to be narrowed.
+        opening: what a new rung costs beside its pairs: learning rates are tuned there, and those of lower rungs
+            change.
     """
     x_R = found.x_R
     x_S = np.append(x_R, 2 * x_R[-1] - x_R[-2])
@@ -329,7 +341,7 @@ def next_pairs(
 
 
 def _fewer(count_S: np.ndarray, begun_S: np.ndarray) -> list[np.ndarray]:
-    """Designs without what was added to one rung."""
+    """Return variants of the design `count_S`: in each, one rung goes back to the pairs it had in `begun_S`."""
     made = []
     for place in np.flatnonzero(count_S > begun_S):
         less = count_S.copy()

@@ -1,4 +1,4 @@
-"""Verdicts at other levels than an interval was stated at, and of several questions together."""
+"""P-values from confidence intervals, and Holm's correction for several hypotheses tested together."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from collections.abc import Sequence
 
 from bench.stats.intervals import DRAWS, IMAGES, SEEDS, Estimate, t_quantile
 
-STEPS = 40  # of bisection, over log p
-LEAST_P = 1e-9
+STEPS = 40  # bisection steps over log p
+LEAST_P = 1e-9  # smallest p-value returned
 
 
 def p_value(e: Estimate, *, beside: float = 0.0) -> float:
-    """1 - the level at which the interval of a difference just reaches 0: by inversion of the interval as it is made,
-    each source of chance with its own quantile.
+    """Return the p-value of a difference: 1 - the level at which its interval just reaches 0.
+
+    The level is found by bisection. At each level, the margin of each source of chance is rescaled with that source's
+    own quantile.
 
     Args:
-        beside: a margin that depends on no level and adds in quadrature.
+        beside: a margin that is the same at every level; it is added in quadrature.
     """
     if not e.value:
         return 1.0
@@ -31,7 +33,8 @@ def p_value(e: Estimate, *, beside: float = 0.0) -> float:
 
 
 def _half(e: Estimate, level: float) -> float:
-    """Half the width of the interval at another level. Margins that no quantile made stay as they are."""
+    """Return half the width of the interval at another level. Margins that are not a multiple of a quantile stay as
+    they are."""
     df = {SEEDS: e.seed_df, DRAWS: e.num_draws - 1.0, IMAGES: e.image_df}
     return math.hypot(
         *(
@@ -42,12 +45,14 @@ def _half(e: Estimate, level: float) -> float:
 
 
 def holm(p: Sequence[float], *, share: float, weights: Sequence[float] | None = None) -> list[bool]:
-    """Which of several hypotheses fall, so that the chance that any true one does is at most `share`, however they
-    depend on each other (Holm 1979; there too with weights, fixed beforehand: a hypothesis of more weight falls more
-    easily, the others less so).
+    """Return which of several null hypotheses are rejected by Holm's procedure (Holm 1979).
+
+    The probability that any true one is rejected is at most `share`, however the tests depend on each other.
 
     Args:
-        weights: positive, one for each; None: equal.
+        p: the p-value of each hypothesis.
+        weights: positive, one for each hypothesis, fixed beforehand (also in Holm 1979): a larger weight makes a
+            hypothesis easier to reject and the others harder. None: equal weights.
     """
     weights = [1.0] * len(p) if weights is None else weights
     falls, left = [False] * len(p), math.fsum(weights)

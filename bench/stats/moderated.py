@@ -1,8 +1,9 @@
-"""Moderated variances between seeds: each model's own, drawn towards those of the study's other models.
+"""Moderated variances between seeds: each model's own estimate, shrunk towards those of the study's other models.
 
-Two seeds say little of a model's variance (Student's t with one degree of freedom is 12.7), and one variance for all
-models covers the noisy ones too rarely. Between the two lies the hierarchical model of Smyth (2004, "Linear models and
-empirical Bayes methods for assessing differential expression in microarray experiments"; `squeezeVar` of limma):
+Two seeds say little about a model's variance (the 95 % quantile of Student's t with one degree of freedom is 12.7), and
+with one variance for all models the intervals of the noisy ones hold the truth too rarely. Between the two lies the
+hierarchical model of Smyth (2004, "Linear models and empirical Bayes methods for assessing differential expression in
+microarray experiments"; `squeezeVar` of limma):
 
     s² | σ²  ~  σ² chi²(d) / d         of a model with d degrees of freedom,
     1 / σ²   ~  chi²(d0) / (d0 s0²)    between models,
@@ -10,15 +11,16 @@ empirical Bayes methods for assessing differential expression in microarray expe
 so that given (d0, s0²) a model's variance is (d0 s0² + d s²) / (d0 + d), with d0 + d degrees of freedom. Three things
 differ from limma, which has thousands of variances where a study has ten:
 
-- (d0, s0²) and the trends are not estimated and plugged in: their likelihood is summed over a grid. σ² has then a
-  mixture of inverse gamma distributions; the one whose log has the same mean and variance gives one variance and one
-  number of degrees of freedom. (Their t quantiles differ from those of the mixture by 1 %, in simulations; the same
-  mean and variance of 1 / σ² would not do: it is ruled by the smallest σ².)
-- variances belong to models: a model's data sizes and budgets share one, up to trends that all models share. log σ² is
-  linear in the log-odds of accuracy (as in `limma-trend`) and in the log of the images seen. Variances are those of
-  log-odds.
-- budgets of one trunk share some of their luck (correlation `ADJACENT` from one to the next), so that they count as
-  fewer degrees of freedom than there are.
+- (d0, s0²) and the trends are not estimated and plugged in: their likelihood is summed over a grid. The posterior of σ²
+  is then a mixture of inverse gamma distributions. It is summarised by the one inverse gamma distribution whose
+  logarithm has the same mean and variance, which gives one variance and one number of degrees of freedom. (In
+  simulations its t quantiles differ from those of the mixture by 1 %. Matching the mean and variance of 1 / σ² would
+  not do, because the smallest σ² dominates them.)
+- a variance belongs to a model: all its data sizes and budgets share it, up to trends that are common to all models.
+  log σ² is linear in the log-odds of accuracy (as in `limma-trend`) and in the log of the images seen. All variances
+  are variances of log-odds.
+- a trunk is one training run, from which several budgets branch off. Its budgets share some of its random deviation
+  (correlation `ADJACENT` from one to the next), so they count as fewer degrees of freedom than there are.
 
 Coverage by simulation: results/reference/coverage/.
 """
@@ -35,34 +37,35 @@ import numpy as np
 from scipy import special  # not scipy.stats, which takes most of a second to import
 
 PRIOR_DF = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
-"""d0, alike likely beforehand. 64: all models have one variance, as far as a study can tell."""
+"""Grid of d0, with equal prior probabilities. At 64 all models have one variance, as far as a study can tell."""
 SLOPES = np.arange(-3.0, 3.5, 0.75), np.arange(-1.6, 1.7, 0.4)
-"""Slopes of log σ² over log-odds of accuracy, and over log images seen. Beforehand normal about 0 with `SLOPE_SD`."""
-SLOPE_SD = 1.5, 0.8
+"""Grids of the slopes of log σ² over the log-odds of accuracy, and over log images seen."""
+SLOPE_SD = 1.5, 0.8  # standard deviations of the normal priors of the two slopes, about 0
 NODES = np.arange(-4.0, 5.0)
-"""log s0² is alike likely beforehand; its nodes, in standard deviations by the curvature of the likelihood at its
-largest value."""
+"""Grid of log s0², whose prior is flat: distances from the maximum of the likelihood, in standard deviations by the
+curvature there."""
 ADJACENT = 0.6
-"""Correlation of a trunk's luck between one budget and the next: 0.3 to 0.6 in the committed studies. Too high costs
-width, too low costs coverage."""
-LEAST_DF = 1.0
-MOST_NUMBERS = 2_000_000  # in memory at once
-MOST_STEPS = 50  # of Newton's methods; ten suffice
+"""Correlation of a trunk's random deviation between one budget and the next: 0.3 to 0.6 in the committed studies. If it
+is set too high, intervals are wider than needed; too low, they hold the truth too rarely."""
+LEAST_DF = 1.0  # lower limit of the degrees of freedom of a moderated variance
+MOST_NUMBERS = 2_000_000  # array elements in memory at once
+MOST_STEPS = 50  # limit on Newton iterations; ten suffice
 
 
-ROUNDING = 1e-24  # variances of accuracies below it are rounding: seeds that did not differ
+ROUNDING = 1e-24  # sums of squares below this are rounding errors: the seeds did not differ
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
-    """One variance between seeds.
+    """An observed variance between seeds, of one model at one budget.
 
     Attributes:
-        model: whose variance it is.
+        model: the model that was trained.
         trunk: the training run, which other budgets may share.
-        log_odds, log_images: what the trends are over: of the mean accuracy, and of the images seen.
-        variance: between single seeds.
-        df: its degrees of freedom, above 0.
+        log_odds: log-odds of the mean accuracy; one trend is over these.
+        log_images: log of the images seen; the other trend is over these.
+        variance: between single seeds, of log-odds.
+        df: degrees of freedom of `variance`, above 0.
     """
 
     model: Hashable
@@ -75,15 +78,17 @@ class Repeated:
 
 @dataclass(frozen=True, kw_only=True)
 class Moderated:
-    """Variances between seeds of a study's models.
+    """The posterior of the variances between seeds of a study's models. Arrays: T pairs of trends, G models.
 
     Attributes:
-        df: seeds beyond the first, summed over trunks.
-        models: columns of `mean_TG` by model, of those that were repeated; the last column is that of a model of which
-            nothing is known.
-        slopes_T2: every pair of trends. weight_T: of each; empty where no seeds differed.
-        mean_TG, square_TG: mean of log σ² at `centre_2`, and of its square, given the trends.
-        least_2, most_2: outside of them the trends stay at their ends.
+        df: seeds beyond the first, summed over trunks (training runs).
+        models: for each model that was repeated, its column in `mean_TG`; the last column stands for a model without
+            repeats.
+        slopes_T2: every pair of slopes (over log-odds, over log images).
+        weight_T: posterior weight of every pair; empty where no seeds differed.
+        mean_TG, square_TG: posterior mean of log σ² at `centre_2`, and of its square, given the slopes.
+        centre_2: (log-odds, log images) at which log σ² is given.
+        least_2, most_2: range of (log-odds, log images) that was observed; beyond it the trends are constant.
     """
 
     df: int
@@ -97,7 +102,8 @@ class Moderated:
     most_2: np.ndarray
 
     def of(self, model: Hashable, log_odds: float, log_images: float) -> tuple[float, float]:
-        """Variance between single seeds of a model, and its degrees of freedom. (0, df) where no seeds differed."""
+        """Return the variance between single seeds of a model, in log-odds, and its degrees of freedom; (0, `df`) where
+        no seeds differed."""
         if not len(self.weight_T):
             return 0.0, float(self.df)
         column = self.models.get(model, len(self.models))
@@ -110,7 +116,7 @@ class Moderated:
 
 
 def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
-    """Moderate the variances of a study; None without any."""
+    """Moderate the variances between seeds of a study; None if `repeats` is empty."""
     if not repeats:
         return None
     models = {model: column for column, model in enumerate(dict.fromkeys(item.model for item in repeats))}
@@ -124,9 +130,9 @@ def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
     squares_N = df_N * [item.variance for item in repeats]
     squares_N[squares_N <= ROUNDING] = 0.0
     if (differ_N := squares_N > 0).any():
-        # Scores are multiples of one image. Seeds that agree to the image may still differ by what rounding hides: a
-        # sixth of the variance of two seeds that are one image apart, which the least variance seen stands for. Zeros
-        # would draw the variance of all models to zero, without bound where most networks score at chance.
+        # Scores are multiples of one test image. Seeds with equal scores may still differ by less than one image; they
+        # get a sixth of the variance of two seeds that are one image apart, for which the least variance seen stands.
+        # Zeros would pull the variance of all models to zero, without bound where most networks score at chance.
         least = float((squares_N[differ_N] / df_N[differ_N]).min()) / 6
         squares_N[~differ_N] = least * df_N[~differ_N]
     centre_2 = df_N @ x_N2 / df_N.sum()
@@ -147,28 +153,28 @@ def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
 
 
 def independent(budgets: int) -> float:
-    """How many independent variances are worth as much as those of so many budgets of one trunk, which are correlated.
+    """Return the effective number of independent variances among those of `budgets` budgets of one trunk.
 
-    Values of neighbouring budgets have the correlation `ADJACENT`, of others its power; of normal values with the
-    correlation r, squares have r² (Isserlis 1918).
+    Values at neighbouring budgets have the correlation `ADJACENT`, and k budgets apart its k-th power. Squares of
+    normal values whose correlation is r have the correlation r² (Isserlis 1918).
     """
     steps = np.arange(1, budgets)
     return budgets**2 / (budgets + 2 * float(((budgets - steps) * ADJACENT ** (2 * steps)).sum()))
 
 
 def trends() -> np.ndarray:
-    """Every pair of slopes, (T, 2)."""
+    """Return every pair of slopes of the two grids `SLOPES`, (T, 2)."""
     return np.array(list(product(*SLOPES)))
 
 
 def inverse_gamma(mean: float, variance: float) -> tuple[float, float]:
-    """s² and df of the variable s² df / chi²(df) whose log has a mean and a variance."""
+    """Return s² and df of the random variable s² df / chi²(df) whose logarithm has this mean and variance."""
     df = max(LEAST_DF, 2 * inverse_trigamma(variance))
     return math.exp(mean + float(special.digamma(df / 2)) - math.log(df / 2)), df
 
 
 def inverse_trigamma(y: float) -> float:
-    """x at which the trigamma function is y > 0, by Newton's method on 1 / trigamma (Smyth 2004, appendix)."""
+    """Return x where trigamma(x) = y, y > 0, by Newton's method on 1 / trigamma (Smyth 2004, appendix)."""
     x = 0.5 + 1 / y
     for _ in range(MOST_STEPS):
         trigamma = float(special.zeta(2, x))
@@ -180,8 +186,8 @@ def inverse_trigamma(y: float) -> float:
 
 
 def log_likelihood(d0: np.ndarray, s0: np.ndarray, df: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Log density, but for what does not depend on (d0, s0²), of sums of squares with `df` degrees of freedom each:
-    s² = squares / df is s0² times an F(df, d0) variable. Arrays are broadcast."""
+    """Return the log density, up to a constant in (d0, s0²), of sums of squares with `df` degrees of freedom each:
+    s² = squares / df is s0² times an F(df, d0) variable. `s0` is s0². Arrays are broadcast."""
     prior = special.gammaln((d0 + df) / 2) - special.gammaln(d0 / 2) + d0 / 2 * np.log(d0 * s0)
     return np.asarray(prior - (d0 + df) / 2 * np.log(d0 * s0 + squares))
 
@@ -189,8 +195,8 @@ def log_likelihood(d0: np.ndarray, s0: np.ndarray, df: np.ndarray, squares: np.n
 def _log_variances(
     x_N2: np.ndarray, squares_N: np.ndarray, df_N: np.ndarray, group_N: np.ndarray, groups: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posterior weight of every pair of trends; posterior mean of log σ² at x = 0 and of its square, per pair and
-    group. The last group has no variances."""
+    """Return the posterior weight of every pair of trends (T,), and the posterior mean of log σ² at x = 0 and of its
+    square, for every pair and group (T, G). The last group has no variances."""
     df_G = np.bincount(group_N, df_N, groups)
     every_T2 = trends()
     chunk = max(1, MOST_NUMBERS // (len(NODES) * len(PRIOR_DF) * groups))
@@ -199,7 +205,7 @@ def _log_variances(
         slopes_T2 = every_T2[start : start + chunk]
         scaled_TN = squares_N * np.exp(-slopes_T2 @ x_N2.T)
         squares_TG = np.stack([np.bincount(group_N, scaled_N, groups) for scaled_N in scaled_TN])
-        # no Jacobian of the trends: df_N @ x_N2 is 0
+        # scaling by the trends adds no Jacobian to the likelihood, because df_N @ x_N2 is 0
         beforehand_T = -((slopes_T2 / SLOPE_SD) ** 2).sum(axis=1) / 2
         parts.append(_given_trends(df_G, squares_TG, beforehand_T))
     log_weight_T, mean_TG, square_TG = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -210,7 +216,8 @@ def _log_variances(
 def _given_trends(
     df_G: np.ndarray, squares_TG: np.ndarray, beforehand_T: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Log weight of every pair of trends, and mean of log σ² and of its square: sums over d0 and log s0²."""
+    """Return the log weight of every pair of trends (T,), and the means of log σ² and of its square (T, G), summed over
+    the grids of d0 and log s0²."""
     d0_D1, squares_T1G = PRIOR_DF[:, None], squares_TG[:, None]
     half_DG = (d0_D1 + df_G) / 2
     middle_TD1, sd_TD1 = _peak(d0_D1, df_G, squares_T1G)
@@ -228,8 +235,8 @@ def _given_trends(
 
 
 def _peak(d0_D1: np.ndarray, df_G: np.ndarray, squares_T1G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """log s0² at which the likelihood is largest, and its standard deviation by the curvature there, for every pair of
-    trends and d0, (T, D, 1): by Newton's method, from the log of the mean variance."""
+    """Return log s0² at the maximum of the likelihood, and its standard deviation by the curvature there, for every
+    pair of trends and d0, each (T, D, 1). Newton's method starts at the log of the mean variance."""
     start_T11 = np.log(squares_T1G.sum(axis=-1, keepdims=True) / df_G.sum())
     at_TD1 = np.repeat(start_T11, len(d0_D1), axis=1)
     known_G = df_G > 0

@@ -1,9 +1,9 @@
 """Two evaluations on the same test images, compared image by image.
 
-Models tend to err on the same images, so most of what a finite test set adds to two accuracies cancels in their
-difference. The standard error over test images is that of the mean of the images' own differences (1, 0 or -1 for one
-run each), as in a paired t test; for two runs it is what McNemar's discordant images give without his null hypothesis.
-Averages over seeds, draws and models are taken image by image first: the test images are the same for all of them.
+Models tend to err on the same images, so most of the sampling error that a finite test set adds to two accuracies
+cancels in their difference. The standard error over test images is that of the mean of each image's difference (1, 0 or
+-1 for one run each), as in a paired t test; for two runs it is what McNemar's discordant images give without his null
+hypothesis. Averages over seeds, draws and models are taken image by image first, because all have the same test images.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from bench.core.clusters import cluster_error, group_sums
 from bench.stats.intervals import POINT_LEVEL, Samples, common_labels, difference, z_quantile
 from bench.store.prediction_bits import Correct
 
-POWER, USUALLY_DISAGREE = 0.8, 0.1  # of plans: a chance, and a share of the test images
+POWER, USUALLY_DISAGREE = 0.8, 0.1
+"""For plans: the probability with which a difference should be found, and the fraction of test images on which exactly
+one of two models is usually right."""
 MIN_DIFFERING = 10
-"""Images, or groups of them, whose answers differ; with fewer their mean is far from normal, and the wider error of two
-sets is kept."""
+"""Fewest test images, or groups of them, whose answers must differ between two models. With fewer, the mean difference
+is far from normal, and the wider error of two independent test sets is kept."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paired:
-    """Per test image, the first's answers minus the second's, right counted as 1: means over what was run.
+    """For each test image, how much more often the first model was right than the second, averaged over runs.
 
     Attributes:
-        difference_M: in the order of the test set.
+        difference_M: from -1 to 1, in the order of the test set.
         content_hash: of the test images.
-        groups_M: equal for test images that belong together; None where each stands alone.
-        shared: the part of `error`² that comes from single answers, which differ by run and image: it is in the spread
-            of the runs' means as well. 0 for one run.
+        groups_M: group labels, equal for test images that belong together; None where each stands alone.
+        shared: the part of `error`² that comes from single answers, which vary by run and image; the spread of the
+            runs' means contains it as well. 0 for one run.
     """
 
     difference_M: np.ndarray
@@ -43,13 +45,13 @@ class Paired:
 
     @property
     def error(self) -> float:
-        """Standard error of the mean difference over test images, or groups of them."""
+        """Standard error of the mean difference, over test images or groups of them."""
         return math.sqrt(image_variance(self.difference_M, self.groups_M))
 
 
 def pair(a: Samples, b: Samples) -> Paired | None:
-    """a - b over the seeds and draws that both have. None where the records of either do not hold which images were
-    right, where the images are not the same, or where too few differ (`MIN_DIFFERING`)."""
+    """Compare a with b image by image, over the seeds and draws that both have. None if the records of either do not
+    say which images were right, if the test images are not the same, or if too few answers differ (`MIN_DIFFERING`)."""
     both = difference(a, b)
     if both is None or a.correct_SD is None or b.correct_SD is None:
         return None
@@ -66,19 +68,21 @@ def pair(a: Samples, b: Samples) -> Paired | None:
 
 
 def resampled_error(a: Samples, b: Samples) -> float | None:
-    """Standard error over test images of a - b, of a metric whose values in the same resamples both have; None without,
-    or of several seeds or draws."""
+    """Return the standard error over test images of a - b, for a metric that is not a mean over images: both records
+    hold its values in the same resamples of the test set. None if they do not, or if there are several seeds or draws.
+    """
     if a.resampled_SD is None or b.resampled_SD is None or a.resampled_SD.size != 1 or b.resampled_SD.size != 1:
         return None
     one, other = a.resampled_SD.flat[0], b.resampled_SD.flat[0]
     if one.content_hash != other.content_hash or len(one.packed) != len(other.packed):
         return None
     error = float((one.values_B.astype(float) - other.values_B).std(ddof=1))
-    return error if error > 0 else None  # of equal answers, which do not rule out others
+    return error if error > 0 else None  # equal answers in these resamples do not prove an error of 0
 
 
 def mean_of(pairs: Sequence[Paired | None]) -> Paired | None:
-    """The plain mean of differences, image by image; None unless all are known and on the same images."""
+    """Return the unweighted mean of the differences, image by image; None unless all are known and on the same test
+    images."""
     known = [one for one in pairs if one is not None]
     if len(known) < len(pairs) or len({one.content_hash for one in known}) != 1:
         return None
@@ -87,17 +91,17 @@ def mean_of(pairs: Sequence[Paired | None]) -> Paired | None:
 
 
 def contrast_error(parts: Sequence[tuple[float, Samples]]) -> float | None:
-    """Standard error over test images of a weighted sum of accuracies, such as a difference of averages over tasks and
-    budgets: image by image, with different test sets independent.
+    """Return the standard error over test images of a weighted sum of accuracies, such as a difference of averages over
+    tasks and budgets. It is computed image by image; different test sets are independent.
 
-    The part that runs and images share is left out: it is in the spread of the runs (`Paired.shared`).
+    The part that comes from single answers is left out, because the spread of the runs contains it (`Paired.shared`).
 
     Args:
-        parts: weights and scores, on common seeds and draws where they have any.
+        parts: weights and scores; only seeds and draws that all parts have are used, where they have any.
 
     Returns:
-        None where that is not known: some part does not hold which images were right; the weights on some test images
-        do not add up to 0 (there is nothing to pair); the answers to too few images, or groups of them, differ.
+        None where it is unknown: some part does not hold which images were right; the weights on some test set do not
+        add up to 0 (there is nothing to pair); or the answers to too few images, or groups of them, differ.
     """
     seeds = common_labels([samples.seeds for _, samples in parts])
     draws = common_labels([samples.draws for _, samples in parts])
@@ -127,7 +131,7 @@ def contrast_error(parts: Sequence[tuple[float, Samples]]) -> float | None:
 
 
 def image_variance(x_M: np.ndarray, groups_M: np.ndarray | None) -> float:
-    """Variance of a mean over test images, or over groups of them, which are independent."""
+    """Return the variance of the mean of x over test images; images of one group are not independent of each other."""
     if groups_M is not None:
         return cluster_error(x_M, groups_M)[0] ** 2
     return float(x_M.var(ddof=1)) / len(x_M)
@@ -138,7 +142,7 @@ def _by_group(x_M: np.ndarray, groups_M: np.ndarray | None) -> np.ndarray:
 
 
 def _chosen(samples: Samples, both: Samples) -> list[Correct]:
-    """Answers behind the seeds and draws of `both`, the difference that `samples` is one side of."""
+    """Return the answers of `samples` at the seeds and draws of `both`, a difference of which `samples` is one side."""
     assert samples.correct_SD is not None
     rows = [samples.seeds.index(seed) for seed in both.seeds] if samples.seeds else [0]
     columns = [samples.draws.index(draw) for draw in both.draws] if samples.draws else [0]
@@ -146,14 +150,14 @@ def _chosen(samples: Samples, both: Samples) -> list[Correct]:
 
 
 def _right(answers: Sequence[Correct]) -> np.ndarray:
-    """Which answers were right, float64 (R, M): one row per run."""
+    """Return which answers were right, as 0 or 1: float64 (runs, images)."""
     return np.array([answer.right_M for answer in answers], dtype=float)
 
 
 def _shared(x_RM: np.ndarray, groups_M: np.ndarray | None = None) -> float:
-    """Variance of the mean of all values that neither runs nor images, or groups of them, explain (two-way layout
-    without repeats)."""
-    if groups_M is not None:  # sums of each group's deviations, so that large groups weigh more, as in the mean
+    """Return the part of the variance of the overall mean that neither runs nor images (or groups of them) explain: the
+    residual of a two-way layout without repeats. 0 for one run."""
+    if groups_M is not None:  # sum the deviations of each group, so that large groups weigh more, as in the mean
         centred_RM = x_RM - x_RM.mean()
         x_RM = np.array([group_sums(x_M, groups_M) for x_M in centred_RM]) * len(np.unique(groups_M)) / x_RM.shape[1]
     runs, images = x_RM.shape
@@ -164,9 +168,12 @@ def _shared(x_RM: np.ndarray, groups_M: np.ndarray | None = None) -> float:
 
 
 def detectable(num_test: int) -> tuple[float, float] | None:
-    """The difference of two accuracies whose interval excludes 0 with a probability of `POWER` (McNemar's test, by the
-    normal distribution), and the share of the images on which exactly one of the models is then right: `MIN_DIFFERING`
-    images at least. None for a test set of fewer."""
+    """Return the smallest difference of two accuracies that a test set of `num_test` images can show, and the fraction
+    of images on which exactly one of the models is assumed to be right (`MIN_DIFFERING` images at least).
+
+    The interval of that difference excludes 0 with probability `POWER` (McNemar's test, normal approximation). None for
+    a test set of fewer than `MIN_DIFFERING` images.
+    """
     from scipy import special
 
     disagree = max(USUALLY_DISAGREE, MIN_DIFFERING / num_test)

@@ -1,4 +1,4 @@
-"""The Pareto frontier of noisy runs, and how much too good it looks."""
+"""The Pareto frontier of noisy runs, and its selection bias: how much too good it looks."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-FAR_OFF = 6.0  # standard errors: what is this much worse than the best cannot have been picked by chance
+FAR_OFF = 6.0  # standard errors; a run this much worse than the best cannot have been picked by chance
 
 
 def pareto(x: Sequence[float], y: Sequence[float]) -> list[int]:
-    """Indices of points that no point with as little x beats in y (smaller is better), in order of x."""
+    """Return the indices of the points that no point of equal or smaller x beats in y (smaller is better), in order of
+    x."""
     order = sorted(range(len(x)), key=lambda i: (x[i], y[i]))
     kept: list[int] = []
     for i in order:
@@ -22,15 +23,16 @@ def pareto(x: Sequence[float], y: Sequence[float]) -> list[int]:
 def frontier_bias(
     y: np.ndarray, noise: float | np.ndarray, members: Sequence[Sequence[int]], *, draws: int = 2000, seed: int = 0
 ) -> np.ndarray:
-    """How much too good the best of each group looks, because it was picked from noisy runs.
+    """Return how much too good the best run of each group looks, because it was picked from noisy runs.
 
     Args:
-        y: observed values.
-        noise: standard deviation of each, or of all.
-        members: indices competing at each place.
+        y: observed value of every run; smaller is better.
+        noise: standard deviation of each value, or one for all.
+        members: for each group, the indices of the runs that compete in it.
+        draws: simulated repetitions.
 
-    Returns: for each place, the mean of (noisy minimum - true value of the run picked), taking the observed values as
-        true; negative. Subtract it from the observed minimum.
+    Returns: for each group, the mean of (noisy minimum - true value of the run picked), with the observed values taken
+        as true; it is negative. Subtract it from the observed minimum.
     """
     rng = np.random.default_rng(seed)
     biases, spread = [], np.broadcast_to(noise, y.shape)

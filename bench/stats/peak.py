@@ -1,18 +1,18 @@
-"""Finds where a curve has its peak: a polynomial through repeated readings, and its maximum with an interval.
+"""The peak of a noisy curve: a polynomial is fitted to repeated measurements, and its maximum gets an interval.
 
-Every run is one reading at one place, and carries its repeat's own level (the same seed at several places shares its
-initial weights and its order of images). Ordinary least squares of place, place² and one level for each repeat gives
-the maximum; its interval is Fieller's, the places at which the slope does not differ from zero. Its noise is that of
-the residuals, which hold the repeats' spread and what the polynomial misses; where it misses more than the spread
-explains, the misses alone count, with their own few degrees of freedom.
+Every run is one measurement of y at one place x, and belongs to a repeat. All runs of a repeat (one seed) share an
+offset, because they share initial weights and the order of images. Ordinary least squares on x, x² and one offset for
+each repeat gives the maximum. Its interval is Fieller's: the places at which the slope does not differ from zero. The
+noise is estimated from the residuals, which contain the spread between repeats and the misfit of the polynomial; where
+the misfit is larger than the spread explains, it alone is used, with its own few degrees of freedom.
 
-Readings far below the peak are left out (`near_peak`): accuracy over the logarithm of a learning rate falls off steeply
-there, and more steeply above the best rate than below it. Where five places are left the cube of the place is in the
-fit too, since a parabola through a crooked peak is off to one side. How far the parabola through the highest mean and
-its two neighbours has its maximum elsewhere is part of the interval, as a measure of what the form decides. In 250
-simulated sweeps each, seven places, two and three seeds, 95 % intervals hold the place of a parabola's peak in 94 to
-99 %, of a peak that falls off by a cube above it in 90 to 95 %. Where the bend triples at the peak they are off by a
-fifth of a place, and hold it in 37 to 85 %.
+Measurements far below the peak are left out (`near_peak`): accuracy over the logarithm of a learning rate falls off
+steeply there, and more steeply above the best rate than below it. Where five places are left, x³ is fitted too, since a
+parabola through an asymmetric peak is off to one side. The interval also includes the distance to the maximum of the
+parabola through the highest mean and its two neighbours, which shows how much depends on the form of the curve. In 250
+simulated sweeps for each setting (seven places, two and three seeds), 95 % intervals contain the true place of a
+parabola's peak in 94 to 99 %, and of a peak with a cubic fall above it in 90 to 95 %. Where the curvature triples at
+the peak, estimates are off by a fifth of a place, and the intervals contain the true place in 37 to 85 %.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ from scipy import special
 
 from bench.stats.intervals import POINT_LEVEL, t_quantile
 
-NEIGHBOURS = 2  # places on either side of the highest that a curve is fitted to at most
-FALL = 3.0  # below the highest mean, in the unit of y, that the second of them may lie
-MIN_PLACES = 3  # of a parabola
-CUBIC_PLACES = 5  # from which a peak may be crooked
-BEYOND = 1.5  # places outside the readings, or from the maximum, within which an end of the interval is looked for
-STEPS = 2_001  # on the way there
-ROUNDING = 1e-9  # of roots
-MISFIT_P = 0.05  # below which the polynomial is said to miss the means
+NEIGHBOURS = 2  # a curve is fitted to at most this many places on each side of the highest mean
+FALL = 3.0  # how far below the highest mean, in the unit of y, a second neighbour may lie and still be fitted
+MIN_PLACES = 3  # distinct places that a parabola needs
+CUBIC_PLACES = 5  # distinct places from which on a cubic term is fitted, for an asymmetric peak
+BEYOND = 1.5  # how far beyond the measurements, or from the maximum, an end of the interval is searched (unit of x)
+STEPS = 2_001  # grid points of that search on each side
+ROUNDING = 1e-9  # a root whose imaginary part is smaller counts as real
+MISFIT_P = 0.05  # p-value of an F test below which the polynomial is said to miss the means
 
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """The maximum `top` of a polynomial, at `place`; `low` and `high` are the interval of the place.
-
-    The ends are infinite where the readings do not bound it, and NaN where nothing is known of the noise.
+    """The maximum of a fitted polynomial, with an interval of its place.
 
     Attributes:
-        shape: coefficients of (x - `centre`), its square and perhaps its cube.
-        error: standard error of the place by the delta method.
-        df: degrees of freedom of the noise.
-        misfit: the polynomial misses the means by more than their spread explains.
+        place: x of the maximum.
+        top: y of the maximum.
+        shape: coefficients of (x - `centre`), its square and, of a cubic, its cube.
+        low, high: interval of `place`. An end is infinite where the measurements do not bound it, and NaN where the
+            noise is unknown.
+        error: standard error of `place` by the delta method.
+        df: degrees of freedom of the noise estimate.
+        misfit: whether the polynomial misses the means by more than their spread explains.
     """
 
     place: float
@@ -64,17 +66,18 @@ class Peak:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def at(self, x: float) -> float:
-        """The height of the curve."""
+        """Return y of the fitted curve at x."""
         return self.top + _rise(self.shape, x - self.centre) - _rise(self.shape, self.place - self.centre)
 
 
 def between(
     x_N: Sequence[float], y_N: Sequence[float], repeat_N: Sequence[int], *, level: float = POINT_LEVEL
 ) -> tuple[float, float]:
-    """The places that a peak lies between, whatever the curve, as long as it has one peak: the nearest on either side
-    of the highest mean whose mean is lower by more than chance (Bonferroni over places). Infinite where none is.
+    """Return two places that the peak lies between, whatever the shape of the curve, as long as it has only one peak.
 
-    A polynomial about the peak knows nothing of readings far below it, and may leave open what these decide.
+    They are the nearest place on each side of the highest mean whose own mean is significantly lower (Bonferroni over
+    places); -inf or inf where there is none. This bounds the peak even where the polynomial of `peak` cannot, because
+    that leaves out measurements far below the peak.
     """
     y = np.asarray(y_N, float)
     places, group = np.unique(np.asarray(x_N, float), return_inverse=True)
@@ -92,14 +95,15 @@ def between(
     contrast[np.arange(len(places)), np.arange(len(places))] -= 1.0
     error = np.sqrt(np.einsum("kp,pq,kq->k", contrast, inverse, contrast) * float(residual @ residual) / df)
     lower = contrast @ found > t_quantile(df, 1 - (1 - level) / max(1, len(places) - 1)) * error
-    lower[best] = False  # of no noise at all it would not be lower, either
+    lower[best] = False  # the highest mean is not lower than itself, even where there is no noise at all
     below, above = places[:best][lower[:best]], places[best + 1 :][lower[best + 1 :]]
     return float(below[-1]) if len(below) else -math.inf, float(above[0]) if len(above) else math.inf
 
 
 def near_peak(means_P: Sequence[float]) -> range:
-    """The places about the highest mean that a curve is fitted to: the neighbours on either side, and the next ones
-    where they are no more than `FALL` below it. Means are in order of their places; a NaN ends the range."""
+    """Return the indices of the places around the highest mean that a curve is fitted to: one neighbour on each side,
+    and a second one where its mean is at most `FALL` below the highest. Means are in order of their places; the range
+    ends before a NaN."""
     best = int(np.nanargmax(means_P))
     low = high = best
     for step in range(1, NEIGHBOURS + 1):
@@ -115,11 +119,11 @@ def near_peak(means_P: Sequence[float]) -> range:
 def peak(
     x_N: Sequence[float], y_N: Sequence[float], repeat_N: Sequence[int], *, level: float = POINT_LEVEL
 ) -> Peak | None:
-    """The peak of single readings; None where there are fewer than three places, or the curve has no maximum
-    near them.
+    """Fit the peak of single measurements. None if there are fewer than three distinct places, or if the curve has no
+    maximum near them.
 
     Args:
-        repeat_N: which repeat (seed) each reading is of.
+        repeat_N: the repeat (seed) that each measurement belongs to.
     """
     x, y, repeat = np.asarray(x_N, float), np.asarray(y_N, float), np.asarray(repeat_N)
     places, group = np.unique(x, return_inverse=True)
@@ -156,13 +160,13 @@ def peak(
 
 
 def cut(found: Peak, ends: tuple[float, float]) -> Peak:
-    """A peak whose interval goes no further than between these places, and as far as the peak at least."""
+    """Return the peak with its interval cut to the range `ends`; the interval keeps at least the peak itself."""
     low, high = max(found.low, ends[0]), min(found.high, ends[1])
     return replace(found, low=min(low, found.place), high=max(high, found.place))
 
 
 def _of_three(places: np.ndarray, means: Sequence[float]) -> float:
-    """The maximum of the parabola through the highest mean and its neighbours."""
+    """Return the place of the maximum of the parabola through the highest mean and its two neighbours."""
     best = min(max(int(np.argmax(means)), 1), len(places) - 2)
     curve = np.polyfit(places[best - 1 : best + 2], means[best - 1 : best + 2], 2)
     at = -curve[1] / (2 * curve[0]) if curve[0] < 0 else places[int(np.argmax(means))]
@@ -170,23 +174,23 @@ def _of_three(places: np.ndarray, means: Sequence[float]) -> float:
 
 
 def _rise(shape: np.ndarray | Sequence[float], x: float) -> float:
-    """The curve at x from the centre, without its level."""
+    """Return the polynomial without its constant term, at a distance x from the centre."""
     return math.fsum(c * x**power for power, c in enumerate(shape, 1))
 
 
 def _slopes(degree: int, x: np.ndarray) -> np.ndarray:
-    """Derivatives of x, x², x³ at each x: one row each."""
+    """Return the derivatives of x, x², x³, …: one row for each x, one column for each power up to `degree`."""
     powers = np.arange(1, degree + 1)
     return np.asarray(powers * x[:, None] ** (powers - 1))
 
 
 def _bend(shape: np.ndarray, x: float) -> float:
-    """The second derivative."""
+    """Return the second derivative of the polynomial at a distance x from the centre."""
     return math.fsum(power * (power - 1) * c * x ** (power - 2) for power, c in enumerate(shape, 1) if power > 1)
 
 
 def _maximum(shape: np.ndarray) -> float | None:
-    """The place of the curve's only maximum, from the centre."""
+    """Return the place of the polynomial's maximum, as a distance from the centre; None if it has none."""
     roots = np.roots((shape * np.arange(1, len(shape) + 1))[::-1])
     tops = [float(root.real) for root in roots if abs(root.imag) < ROUNDING and _bend(shape, float(root.real)) < 0]
     return tops[0] if tops else None
@@ -198,8 +202,9 @@ def _slope_error(covariance: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _flat(shape: np.ndarray, covariance: np.ndarray, t: float, vertex: float, *, reach: float) -> tuple[float, float]:
-    """The places about the vertex at which the slope does not differ from zero: Fieller's interval, of any polynomial.
-    Infinite where it does not within `reach` of the centre, or of the vertex."""
+    """Return the range of places around the vertex where the slope does not differ significantly from zero (Fieller's
+    interval, for any polynomial), as distances from the centre. An end is infinite where the slope does not become
+    significant within `reach` of the centre or `BEYOND` of the vertex."""
     ends = []
     for side, sign in ((min(-reach, vertex - BEYOND), 1.0), (max(reach, vertex + BEYOND), -1.0)):
         x = np.linspace(vertex, side, STEPS)
@@ -211,7 +216,7 @@ def _flat(shape: np.ndarray, covariance: np.ndarray, t: float, vertex: float, *,
 def _noise(
     design: np.ndarray, y: np.ndarray, residual: np.ndarray, group: np.ndarray, levels: np.ndarray
 ) -> tuple[float, int, bool]:
-    """(variance of one reading, its degrees of freedom, whether the polynomial misses the means)."""
+    """Return (variance of one measurement, its degrees of freedom, whether the polynomial misses the means)."""
     df = len(y) - int(np.linalg.matrix_rank(design))
     if df <= 0:
         return math.nan, 0, False
@@ -227,10 +232,10 @@ def _noise(
 
 
 def ratio(a: Peak, b: Peak, *, level: float = POINT_LEVEL) -> tuple[float, float, float]:
-    """The distance from b's place to a's, with its interval: each side's own, added in quadrature. The readings of two
-    budgets share their seeds, which is not counted: the interval is wide rather than narrow.
+    """Return the distance from b's place to a's and the ends of its interval: (distance, low, high).
 
-    Infinite ends stay infinite.
+    The half-widths of both intervals are added in quadrature. Measurements at two budgets may share seeds; this is
+    ignored, which makes the interval wider rather than narrower. Infinite ends stay infinite.
     """
     middle = a.place - b.place
     low = math.hypot(a.place - a.low, b.high - b.place)

@@ -1,4 +1,4 @@
-"""Which of a study's figures and tables the last report wrote: built.json."""
+"""Read and write built.json: the list of figures and tables that the last report of a study wrote."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from pathlib import Path
 from bench.core import files
 
 FOLDERS = ("figures", "tables")
-BUILT = "built.json"  # names of what the last report wrote into FOLDERS
-WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # by a report, into FOLDERS
+BUILT = "built.json"  # lists the files that the last report wrote into FOLDERS
+WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # endings of the files that a report writes into FOLDERS
 
 
 def read(study: Path) -> frozenset[str]:
-    """Files that the last report wrote into `FOLDERS`, as "figures/compute.png"; none where nothing says so."""
+    """Return the files that the last report wrote into `FOLDERS`, such as "figures/compute.png"; an empty set if
+    built.json is missing or damaged."""
     try:
         names = files.read_sealed(study / BUILT)["files"]
     except (OSError, ValueError, KeyError):
@@ -22,7 +23,7 @@ def read(study: Path) -> frozenset[str]:
 
 
 def write(study: Path, names: Iterable[str]) -> None:
-    """Keep what `read` returns. Raises UserError: it cannot be written."""
+    """Write built.json with these names, which `read` then returns. Raises UserError if it cannot be written."""
     files.write_sealed(study / BUILT, {"files": sorted(names)})
 
 

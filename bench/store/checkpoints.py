@@ -1,7 +1,8 @@
-"""Checkpoints: tensors in safetensors, the rest in JSON, a manifest of sha256 sums, committed by renaming a folder.
+"""Save and load checkpoints: tensors as safetensors, the rest as JSON, and a manifest with the sha256 of both files.
 
-A flipped bit loads silently from every tensor format, so a checkpoint is used only if its manifest verifies. A bad one
-is moved to `quarantine/` with its reason, never deleted, and the next older one is used.
+A checkpoint is a folder, which is renamed into place when it is complete. A flipped bit loads silently from every
+tensor format, so a checkpoint is used only if its manifest verifies. A damaged one is moved to `quarantine/` with the
+reason, never deleted, and the next older one is used.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from bench.store import faults, tensors
 if TYPE_CHECKING:
     import torch
 
-MAX_KEPT = 2  # one could be found bad
-APPEARS_WITHIN = 60.0  # seconds until what one machine has written is taken not to be there
+MAX_KEPT = 2  # checkpoints kept: the newer one could turn out to be damaged
+APPEARS_WITHIN = 60.0  # seconds that a checkpoint written by another machine may take to appear on this one
 MANIFEST = "manifest.json"
 PREFIX = "step-"
 TENSORS, STATE = "tensors.safetensors", "state.json"
 FILES = (TENSORS, STATE)
-NAME = re.compile(rf"{PREFIX}(\d+)(?:-(\d+))?")  # the step, and the number of one that was saved at the same step again
+NAME = re.compile(rf"{PREFIX}(\d+)(?:-(\d+))?")  # the step, and a counter where that step was saved more than once
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,9 @@ class Checkpoint:
     """The contents of a checkpoint.
 
     Attributes:
-        step: steps done over all segments (`TrainingProgress.work`); it names the folder.
-        tensors: by name.
-        state: JSON types.
+        step: training steps done over all segments (`TrainingProgress.work`); the folder is named after it.
+        tensors: name -> tensor.
+        state: everything else, as JSON types.
     """
 
     step: int
@@ -53,12 +54,13 @@ def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None
     """Write a checkpoint to a new folder and rename it into place; then drop all but the newest `MAX_KEPT`.
 
     Args:
-        check_lease: called before the folder takes its place; what it raises leaves nothing behind.
+        check_lease: called just before the folder is renamed into place; if it raises, nothing is left behind.
 
-    Tensors are written one by one, and hashed on the way: beside the state, memory holds a piece of one.
+    Tensors are written in pieces, one after the other, and hashed on the way, so that no second copy of them is held in
+    memory.
 
     Raises:
-        UserError: the disk is full, …; older checkpoints are untouched.
+        UserError: the checkpoint cannot be written (the disk is full, …); older checkpoints are untouched.
     """
     target = _new(folder, checkpoint.step)
     try:
@@ -87,10 +89,10 @@ def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None
 
 
 def verify(path: Path, names: Sequence[str] = FILES) -> None:
-    """Check files of a checkpoint, every one by default, against its manifest.
+    """Check the named files of a checkpoint (by default all of them) against its manifest.
 
     Raises:
-        ValueError: saying what is wrong.
+        ValueError: the manifest or a file is damaged or missing; the message says which and how.
     """
     try:
         manifest = json.loads(files.read_whole(path / MANIFEST))
@@ -113,7 +115,10 @@ def verify(path: Path, names: Sequence[str] = FILES) -> None:
 
 
 def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that verifies, and a message for each that did not (and was set aside)."""
+    """Return the newest checkpoint that verifies (None if none does), and a message for each newer one that does not.
+
+    Those that do not verify are moved to `quarantine/`.
+    """
     from safetensors.torch import load_file
 
     messages = []
@@ -131,11 +136,13 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def load(folder: Path, step: int) -> Checkpoint:
-    """The newest checkpoint of a step, which another process has just verified; perhaps on another machine, whose
-    network file system shows it here a little later.
+    """Load the newest checkpoint of a step, without verifying it: another process has just done so.
+
+    If that process runs on another machine, a network file system may show the checkpoint here a little later, so this
+    waits for it up to `APPEARS_WITHIN` seconds.
 
     Raises:
-        UserError: it does not appear.
+        UserError: the checkpoint does not appear in that time.
     """
     from safetensors.torch import load_file
 
@@ -151,7 +158,10 @@ def load(folder: Path, step: int) -> Checkpoint:
 
 
 def newest_state(folder: Path) -> dict[str, Any] | None:
-    """JSON state of the newest checkpoint whose state verifies, whatever its tensors: for showing progress only."""
+    """Return the JSON state of the newest checkpoint whose state verifies; None if there is none.
+
+    For showing progress only: the tensors are not verified.
+    """
     for path in _steps(folder):
         try:
             verify(path, [STATE])
@@ -162,29 +172,31 @@ def newest_state(folder: Path) -> dict[str, Any] | None:
 
 
 def clear(folder: Path) -> None:
-    """Remove a finished cell's checkpoints (its record is already written). Quarantined ones stay."""
+    """Remove all checkpoints of a cell that no longer needs them (its record is written). Quarantined ones stay."""
     for path in _steps(folder):
         shutil.rmtree(path, ignore_errors=True)
     if folder.exists():
         files.remove_leftovers(folder)
-        with contextlib.suppress(OSError):  # not empty, or another runner was quicker
+        with contextlib.suppress(OSError):  # the folder is not empty, or another runner has removed it
             folder.rmdir()
 
 
 def _number(path: Path) -> tuple[int, int]:
-    """(step, how often that step had been saved before) of a checkpoint's folder; (-1, 0) of anything else."""
+    """Parse a checkpoint folder's name into (step, how often that step had been saved before); (-1, 0) for any other
+    name."""
     match = NAME.fullmatch(path.name)
     return (int(match[1]), int(match[2] or 0)) if match else (-1, 0)
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Committed checkpoints, newest first."""
+    """Return the folders of complete checkpoints, newest first."""
     found = (path for path in folder.glob(f"{PREFIX}*") if path.is_dir() and _number(path)[0] >= 0)
     return sorted(found, key=_number, reverse=True) if folder.exists() else []
 
 
 def _new(folder: Path, step: int) -> Path:
-    """The folder of the next checkpoint. One that is there is not replaced: for a moment there would be neither."""
+    """Return a new folder name for a checkpoint of this step. An existing folder of the same step is not replaced,
+    because for a moment there would be neither."""
     saved = [number for saved_at, number in map(_number, _steps(folder)) if saved_at == step]
     return folder / (f"{PREFIX}{step:09d}" + (f"-{saved[0] + 1}" if saved else ""))
 

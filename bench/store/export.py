@@ -1,4 +1,4 @@
-"""Exports the records of a study's grid, without checkpoints and logs, to keep, publish or commit."""
+"""Export the records of a study's grid of cells, without checkpoints and logs, to keep, publish or commit them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,25 @@ PAGES = ("findings.json", "fits.json", "report.html", "report.md")
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """Folder names of the cells whose records were kept, and of those that are not in the current grid."""
+    """What an export did, as folder names of cells.
+
+    Attributes:
+        kept: cells whose records were exported.
+        left_out: cells that have a record but are not in the current grid.
+    """
 
     kept: tuple[str, ...]
     left_out: tuple[str, ...]
 
 
 def collect(source: Path, target: Path) -> Collected:
-    """Make `target` hold the record of every cell in `source`'s grid (of every cell, where no plan.json says which),
-    and nothing of an earlier collection.
+    """Copy the record of every cell in `source`'s grid to `target`, replacing an earlier export there.
+
+    Without a plan.json, which lists the grid, the records of all cells are copied.
 
     Raises:
-        UserError: no records in the grid; `target` is no new folder and none that this made; it cannot be written.
+        UserError: the grid has no records; `target` holds something other than an earlier export; or it cannot be
+            written.
     """
     wanted = grid.read(source)
     names = set(wanted.names) if wanted else None
@@ -51,10 +58,10 @@ def collect(source: Path, target: Path) -> Collected:
 
 
 def _clear(target: Path) -> None:
-    """Remove an earlier collection, and nothing that somebody else put there.
+    """Empty `target` of an earlier export, leaving anything else there, and create it if it is missing.
 
     Raises:
-        UserError: `target` holds other things, or no collection.
+        UserError: `target` holds other files, or files but no export.
     """
     there = {path.name for path in target.iterdir()} if target.is_dir() else set()
     if there and not any(target.glob("cells/*/record.json")):

@@ -1,4 +1,7 @@
-"""Named points at which tests kill or stop the process. Outside tests the variable is unset and this does nothing."""
+"""Named points at which tests kill or stop the process.
+
+Outside tests the environment variable VIT_BENCH_FAULT is unset, and `reach` does nothing.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ _passed: dict[str, int] = {}
 
 
 def reach(point: str) -> None:
-    """Send oneself a signal if VIT_BENCH_FAULT is "<point>[:<n>[:<signal>]]" and this is the n-th time (default: the
-    first, SIGKILL)."""
+    """Send this process a signal if VIT_BENCH_FAULT is "<point>[:<n>[:<signal>]]" and this is the n-th call with that
+    point. By default n is 1 and the signal SIGKILL."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return

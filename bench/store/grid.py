@@ -1,5 +1,7 @@
-"""The most recently planned grid: plan.json has its cells, so that a report can list those never started; study.toml is
-the study file that asks for it."""
+"""Read and write the grid of cells that was planned most recently for a study.
+
+plan.json lists its cells, so that a report can name those never started; study.toml is the study file that asks for it.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,15 @@ FIELDS = frozenset(("schema", "suite", "scale", "cells"))
 
 @dataclass(frozen=True, kw_only=True)
 class WantedCells:
-    """Folder names of the cells of a study's whole grid, whatever `--only` left out; `refused`: why some of them cannot
-    be run; `downstream`: the sets that were named for models to be judged on, () for the suite's own."""
+    """The cells of a study's whole grid, including those that `--only` left out.
+
+    Attributes:
+        suite: name of the suite.
+        scale: name of its scale.
+        names: folder names of the cells.
+        refused: folder name -> why this cell cannot be run; only cells that cannot.
+        downstream: data sets that were named to evaluate models on; () for the suite's own.
+    """
 
     suite: str
     scale: str
@@ -31,7 +40,7 @@ class WantedCells:
 
 
 def write(study: Path, wanted: WantedCells) -> None:
-    """Write `study`/plan.json, unless it says the same already."""
+    """Write `study`/plan.json, unless it already has these contents."""
     cells = sorted(set(wanted.names))
     body = {"schema": SCHEMA_VERSION, "suite": wanted.suite, "scale": wanted.scale, "cells": cells}
     body |= {"refused": dict(wanted.refused)} if wanted.refused else {}
@@ -42,7 +51,7 @@ def write(study: Path, wanted: WantedCells) -> None:
 
 
 def write_study_file(study: Path, text: str) -> None:
-    """Write `study`/study.toml, unless it says the same already."""
+    """Write `study`/study.toml, unless `text` is empty or the file already has these contents."""
     path = study / STUDY_FILE
     data = f"# What this folder's results were asked for: python -m bench.run {STUDY_FILE}\n{text}".encode()
     if text and (not path.is_file() or path.stat().st_size != len(data) or path.read_bytes() != data):
@@ -55,14 +64,14 @@ def says_more(study: Path) -> bool:
 
 
 def targets(study: Path) -> tuple[float, ...]:
-    """The accuracies that `study`/study.toml asks for; () where it does not."""
+    """Return the target accuracies in (0, 1) that `study`/study.toml names; () if it names none."""
     asked = _asked(study).get("target", [])
     shares = [float(share) for share in asked if isinstance(share, float)] if isinstance(asked, list) else []
     return tuple(share for share in shares if 0 < share < 1)
 
 
 def forecast_at(study: Path) -> float | None:
-    """The training FLOPs that `study`/study.toml asks a forecast at; None where it does not."""
+    """Return the training FLOPs at which `study`/study.toml asks for a forecast; None if it asks for none."""
     asked = _asked(study).get("at")
     return float(asked) if isinstance(asked, int | float) and asked > 0 else None
 
@@ -73,7 +82,7 @@ def is_rehearsal(study: Path) -> bool:
 
 
 def _asked(study: Path) -> dict[str, Any]:
-    """What `study`/study.toml says; nothing where it cannot be read."""
+    """Return the contents of `study`/study.toml; an empty dict if it cannot be read."""
     try:
         return tomllib.loads(files.read_whole(study / STUDY_FILE).decode())
     except (OSError, ValueError, RecursionError):
@@ -81,10 +90,10 @@ def _asked(study: Path) -> dict[str, Any]:
 
 
 def read(study: Path) -> WantedCells | None:
-    """The most recently planned grid; None if no run has written one.
+    """Return the most recently planned grid from plan.json; None if no run has written one.
 
     Raises:
-        UserError: the file is damaged or from a newer version.
+        UserError: plan.json is damaged, or a newer version of the project wrote it.
     """
     path = study / PLAN_FILE
     if not path.exists():
@@ -111,6 +120,6 @@ def _names(values: object) -> tuple[str, ...]:
 
 
 def never_started(wanted: WantedCells | None, present: Iterable[str]) -> tuple[str, ...]:
-    """Cells of the grid that left nothing on disk."""
+    """Return the folder names of the grid's cells that are not among those `present` on disk; () without a grid."""
     there = set(present)
     return tuple(name for name in wanted.names if name not in there) if wanted else ()

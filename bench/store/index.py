@@ -1,4 +1,4 @@
-"""Studies below a results folder, by the name of their folder, and the suite that each answers."""
+"""Find the studies in a results folder by the names of their folders, and the suite that each belongs to."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from bench.study import registry
 
 
 def named(results: Path) -> list[str]:
-    """Names of the folders that hold a study, sorted.
+    """Return the sorted names of the folders in `results` that hold a study; empty if there is no such folder.
 
     Raises:
-        PermissionError: a folder there may not be read (`glob` would be silent about it).
+        PermissionError: a folder there may not be read (`glob` would skip it silently).
     """
     return sorted(p.name for p in results.iterdir() if (p / "cells").is_dir()) if results.is_dir() else []
 
 
 def absent(name: str, results: Path) -> UserError:
-    """The error for a study that is not there: the nearest that is, or how to make it."""
+    """Return the error for a study that does not exist; it suggests the nearest name, or the command that makes it."""
     there, suites = named(results), registry.names("suite")
     if name not in suites:
         return unknown("suite", name, {*suites, *there})
@@ -33,11 +33,13 @@ def absent(name: str, results: Path) -> UserError:
 
 
 def suite_of(directory: Path) -> str:
-    """The suite whose question a study answers: that of the folder's name, or else the one that its plan.json or its
-    records name. A kept study may be called anything (`results/reference/scaling-cpu`).
+    """Return the name of the suite that a study belongs to.
+
+    That is the folder's name if a suite is called so, or else the suite that plan.json or the first readable record
+    names: the folder of an exported study may have any name (`results/reference/scaling-cpu`).
 
     Raises:
-        UserError: plan.json is damaged, or written by a newer version.
+        UserError: plan.json is damaged, or a newer version of the project wrote it.
     """
     if directory.name in registry.names("suite"):
         return directory.name

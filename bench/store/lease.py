@@ -1,12 +1,12 @@
 """Leases ensure that only one runner works on a cell. The lease of a dead runner can be taken over.
 
-The state of a holder on the same machine comes from the kernel. The lease of a holder elsewhere expires when it has not
-changed (heartbeat) for `EXPIRES_AFTER` seconds of the observer's own clock. Clocks of two machines are compared for
-display only (`holder`), and for the lease of a finished cell that was left behind (`claim`).
-A lease is taken by a link, which succeeds for one claimant, and removed by a rename, which is undone if the file moved
-is not the one observed. A file lock excludes claims in between; on file systems without locks a holder can lose its
-lease then, as after a long suspension. Hence a holder checks its lease before it writes (`Lease.check`), and a finished
-record is never replaced.
+Whether a holder on the same machine lives is known from the kernel. A lease held on another machine expires when its
+file has not changed (no heartbeat) for `EXPIRES_AFTER` seconds of the observer's own clock. Clocks of two machines are
+compared only for display (`holder`) and for a lease that was left behind on a finished cell (`claim`).
+A lease is taken by a hard link, which succeeds for one claimant only, and removed by a rename, which is undone if the
+file moved is not the one observed. A file lock excludes other claims in between; on file systems without locks a holder
+can lose its lease there, as it can after a long suspension. Hence a holder checks its lease before it writes
+(`Lease.check`), and a finished record is never replaced.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ from bench.core.environment import now
 from bench.core.errors import UserError
 
 EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for holders on another machine
-HEARTBEAT = 10.0
-MAX_SKEW = 3600.0  # seconds by which another machine's clock may be ahead of ours, where nothing is lost by an error
-PATIENCE = 2.0  # seconds that a holder tries to get the lock, to give its lease back
-RETRY_SECONDS = (0.0, 0.02, 0.2)  # seconds before each look for a lease: a rename that is undone hides it for a moment
-RUNNER = "VIT_BENCH_RUNNER"  # variable: which job of a cluster a worker is, for display
-MOST_BYTES = 1 << 16  # of a lease that are read
+HEARTBEAT = 10.0  # seconds between two heartbeats
+MAX_SKEW = 3600.0  # seconds by which two machines' clocks may differ; used only where an error does no harm
+PATIENCE = 2.0  # seconds for which a holder that releases its lease tries to get the lock
+RETRY_SECONDS = (0.0, 0.02, 0.2)  # pauses before each look at a lease: a rename that is undone hides it for a moment
+RUNNER = "VIT_BENCH_RUNNER"  # environment variable that names a worker's cluster job, for display
+MOST_BYTES = 1 << 16  # bytes of a lease file that are read at most
 MOST_PROCESSES = 2**31  # valid process numbers lie between 0 and this
 
 
 class LeaseLost(Exception):
-    """Another runner has taken over a cell: this one must not write there any more."""
+    """Raised when another runner has taken over a cell: this one must not write there any more."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A lease as observed. `changed`: modification time in ns, compared for equality alone."""
+    """A lease file as it was observed: its bytes, and its modification time in ns, which is compared for equality
+    only."""
 
     content: bytes
     changed: int
@@ -61,7 +62,7 @@ class Holder:
         pid: its process on this machine; None if it is elsewhere, or unknown.
         stopped: whether that process is stopped (by a signal or a debugger) and will not go on by itself.
         since: when it claimed the cell, in UTC, by its own clock.
-        runner: the job of a cluster that it is.
+        runner: the cluster job that it runs in; "" outside a cluster.
     """
 
     pid: int | None
@@ -79,8 +80,11 @@ class Holder:
 
 
 def _machine() -> str:
-    """A name for this machine that does not reveal its host name. Containers that cannot see each other's processes
-    count as machines of their own: here, one's running holder would look dead to the other."""
+    """Return an identifier of this machine that does not reveal its host name.
+
+    Containers that cannot see each other's processes get different ones; otherwise a running holder in one container
+    would look dead to another.
+    """
     text = platform.node()
     with contextlib.suppress(OSError):
         text += Path("/proc/sys/kernel/random/boot_id").read_text() + os.readlink("/proc/self/ns/pid")
@@ -88,7 +92,7 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """Fields of /proc/<pid>/stat from the process state on; () where there is no /proc."""
+    """Return the fields of /proc/<pid>/stat from the process state on; an empty list where that cannot be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
@@ -96,7 +100,8 @@ def _stat(pid: int) -> list[str]:
 
 
 def _start_time(pid: int) -> str | None:
-    """When a process started (clock ticks since boot), so that a re-used process number is not mistaken for it."""
+    """Return when a process started (clock ticks since boot), which tells it from a later one with the same number;
+    None if unknown."""
     stat = _stat(pid)
     return stat[19] if len(stat) > 19 else None
 
@@ -116,20 +121,20 @@ def _alive(pid: int, started: str | None) -> bool:
 
 
 def _look(path: Path) -> Seen | None:
-    """The lease at `path` as it is; None if there is none."""
+    """Return the lease at `path` as it is now; None if there is none."""
     try:
-        with os.fdopen(_opened(path, os.O_RDONLY), "rb") as handle:  # opening, a network file system asks the server
+        with os.fdopen(_opened(path, os.O_RDONLY), "rb") as handle:  # opening makes a network file system ask anew
             return Seen(content=handle.read(MOST_BYTES), changed=os.fstat(handle.fileno()).st_mtime_ns)
     except FileNotFoundError:
         return None
 
 
 def _opened(path: Path, flags: int) -> int:
-    """A file, opened: never what a link names, and never a pipe, which would wait for a writer.
+    """Open a regular file and return its descriptor. A link is not followed, and a pipe is not waited on.
 
     Raises:
-        UserError: it is a link, a pipe, a folder, ….
-        OSError: …
+        UserError: the path is a link, a pipe, a folder, ….
+        OSError: the file cannot be opened.
     """
     no_file = UserError(
         f"{path} is a link, or no file.", "No run makes such: see where this folder is from, then remove it."
@@ -147,7 +152,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _parsed(seen: Seen) -> dict[str, Any]:
-    """Content of a lease; empty if it is torn or altered."""
+    """Return the JSON content of a lease; an empty dict if it is incomplete or altered."""
     try:
         body = json.loads(seen.content)
         return body if body.get(files.SEAL) == files.digest(body) else {}
@@ -156,7 +161,7 @@ def _parsed(seen: Seen) -> dict[str, Any]:
 
 
 def _process(seen: Seen) -> tuple[int, str | None] | None:
-    """(process number, its start) of a holder on this machine."""
+    """Return (process number, its start as `_start_time` gives it) of a holder on this machine; None for any other."""
     match _parsed(seen):
         case {"machine": machine, "pid": int(pid), "started": str() | None as started} if machine == _machine():
             return pid, started
@@ -164,8 +169,10 @@ def _process(seen: Seen) -> tuple[int, str | None] | None:
 
 
 def holder(path: Path) -> Holder | None:
-    """The holder of the lease at `path`, for display; None without a living one. It looks once: whether a holder on
-    another machine lives is judged by the clocks of both."""
+    """Return the holder of the lease at `path`, for display; None if it has no living one.
+
+    The lease is looked at only once, so whether a holder on another machine lives is judged by comparing two clocks.
+    """
     try:
         seen = _look(path)
     except OSError:
@@ -182,12 +189,15 @@ def holder(path: Path) -> Holder | None:
     return Holder(pid=None, stopped=False, since=since, runner=runner) if beating else None
 
 
-_watched: dict[Path, tuple[Seen, float]] = {}  # leases of holders elsewhere: how they were first seen, and when
+_watched: dict[Path, tuple[Seen, float]] = {}  # leases held on other machines: as seen last, and since when unchanged
 
 
 def is_held(path: Path) -> bool:
-    """Whether the lease at `path` has a living holder. It is to be asked again and again: a holder elsewhere counts as
-    alive until it was seen unchanged for `EXPIRES_AFTER` seconds."""
+    """Return whether the lease at `path` has a living holder.
+
+    Call it repeatedly: a holder on another machine counts as alive until its lease has been seen unchanged for
+    `EXPIRES_AFTER` seconds.
+    """
     try:
         seen = _look(path)
     except OSError:
@@ -196,7 +206,7 @@ def is_held(path: Path) -> bool:
 
 
 def _is_dead(path: Path, seen: Seen) -> bool:
-    """Whether a lease's holder is dead, or has sent no heartbeat for so long that it is presumed dead."""
+    """Return whether a lease's holder is dead, or has sent no heartbeat for so long that it is presumed dead."""
     if (process := _process(seen)) is not None:
         return not _alive(*process)
     before, first = _watched.get(path, (None, 0.0))
@@ -210,7 +220,7 @@ def _is_dead(path: Path, seen: Seen) -> bool:
 
 
 class Lease:
-    """A lease that this process holds, or held, with its heartbeat until it is released."""
+    """A lease that this process holds. A thread keeps up its heartbeat until it is released."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self._content = path, content
@@ -223,7 +233,7 @@ class Lease:
             while not self._stop.wait(HEARTBEAT):
                 with contextlib.suppress(OSError):
                     if self._is_ours():
-                        os.utime(handle.fileno())  # by its handle: never somebody else's
+                        os.utime(handle.fileno())  # by the open handle, which can never be another holder's file
 
     def _is_ours(self) -> bool:
         seen = _look(self.path)
@@ -233,8 +243,8 @@ class Lease:
         """Make sure that the lease is still ours.
 
         Raises:
-            LeaseLost: another runner has taken it, after a long time without heartbeat, or it was removed.
-            UserError: it cannot be read.
+            LeaseLost: another runner has taken the lease, after a long time without heartbeat, or it was removed.
+            UserError: the lease cannot be read.
         """
         try:
             for pause in RETRY_SECONDS:
@@ -257,13 +267,14 @@ class Lease:
 
 @contextlib.contextmanager
 def claim(path: Path, *, finished: bool = False) -> Iterator[Lease | None]:
-    """Hold the lease at `path` for the duration; yields None if another process holds it.
+    """Hold the lease at `path` inside a `with` block; yield None if another process holds it.
 
     Args:
-        finished: the cell is, so that no harm is done to a holder elsewhere whose heartbeat only looks old.
+        finished: whether the cell is finished. Then an old lease of another machine is taken by comparing clocks,
+            because it does no harm if its holder lives after all.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the lease cannot be written.
     """
     if (content := _acquire(path, finished=finished)) is None:
         yield None
@@ -276,7 +287,7 @@ def claim(path: Path, *, finished: bool = False) -> Iterator[Lease | None]:
 
 
 def _acquire(path: Path, *, finished: bool = False) -> bytes | None:
-    """Take the lease; returns its unique content, or None if another process holds it or is about to."""
+    """Take the lease. Return its unique content, or None if another process holds it or is about to."""
     body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
     body |= {"runner": os.environ[RUNNER]} if os.environ.get(RUNNER) else {}
     content = files.sealed(body | {"since": now(), "token": secrets.token_hex(8)})
@@ -293,18 +304,19 @@ def _acquire(path: Path, *, finished: bool = False) -> bytes | None:
     except OSError as error:
         raise files.explain(error, path) from error
     except UserError as error:
-        if isinstance(error.__cause__, FileNotFoundError):  # the holder has just cleared our temporary file away
+        if isinstance(error.__cause__, FileNotFoundError):  # the holder has just removed our temporary file
             return None
         raise
 
 
 def _remove(path: Path, seen: Seen) -> bool:
-    """Remove a lease if it is as observed. Another is put back, unless a new one has been claimed in between."""
+    """Remove a lease if it is still as observed, and return whether it was. A different one is put back, unless a new
+    one has been claimed in between."""
     aside = files.temporary_name(path)
     try:
         os.rename(path, aside)
     except FileNotFoundError:
-        if not aside.exists():  # else a network file system answered twice
+        if not aside.exists():  # if it exists, a network file system has repeated a rename that had succeeded
             return False
     same = _look(aside) == seen
     if not same:
@@ -316,9 +328,10 @@ def _remove(path: Path, seen: Seen) -> bool:
 
 @contextlib.contextmanager
 def _lock_of(path: Path, *, patience: float = 0.0) -> Iterator[bool]:
-    """Exclusive access to the lease; yields False where another process has it. The kernel unlocks when a process dies.
+    """Hold an exclusive file lock for changing the lease; yield False if another process has it after `patience` s.
 
-    Otherwise one claimant could find a lease expired, and remove the new one of another claimant.
+    Without the lock one claimant could find a lease expired, and then remove the new lease of another claimant. The
+    kernel releases the lock when its process dies.
     """
     lock, deadline = path.with_name(".lease.lock"), time.monotonic() + patience
     while True:
@@ -336,7 +349,7 @@ def _lock_of(path: Path, *, patience: float = 0.0) -> Iterator[bool]:
 
 def _locked(lock: Path, handle: IO[bytes]) -> bool:
     taken = files.lock(handle.fileno())
-    try:  # if the numbers differ, its last owner removed it as we opened it
+    try:  # if the inode numbers differ, the lock's last owner removed the file while we opened it
         return taken is None or (taken and os.fstat(handle.fileno()).st_ino == lock.stat().st_ino)
     except FileNotFoundError:
         return False

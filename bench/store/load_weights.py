@@ -1,4 +1,4 @@
-"""Weights from a file into a model: those of a run here, published ones, or anybody's."""
+"""Load weights from a file into a model: weights of a run of this project, published ones, or others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from bench.store import weights
 
 
 def load_into(model: Any, path: Path) -> None:
-    """Fill all of a model but its head from published weights, or from a checkpoint that a run here wrote.
+    """Load all weights of a model but its head from published weights, or from a run's weights or checkpoint.
 
     Raises:
-        UserError: the file cannot be read, or is of another model.
+        UserError: the file cannot be read, or belongs to another model.
     """
     from vit import checkpoints
     from vit import files as tensor_files
@@ -36,7 +36,7 @@ def load_into(model: Any, path: Path) -> None:
 
 
 def _run_weights(path: Path) -> dict[str, Any]:
-    """The model's tensors of weights that a run kept, or of a run's checkpoint; empty for a file from elsewhere."""
+    """Return the model's tensors by name from the weights or a checkpoint that a run kept; empty for any other file."""
     from safetensors import SafetensorError, safe_open
 
     prefix = "" if weights.about(path) else "live/model."

@@ -1,7 +1,8 @@
-"""Plans of cells when they were begun, and runs: planned.json, beside plan.json. Their records say what cells took.
+"""Read and write planned.json (beside plan.json): how long each cell and each run was planned to take.
 
-A cell keeps the plan that it was begun under, whatever a later run plans for the rest of it: its record counts all of
-it. Where two runs plan in one folder at the same moment, one's plans may be lost: those cells are not compared.
+The time that a cell took is in its record. A cell that was begun keeps the plan that it was begun under, whatever a
+later run plans for the rest of it, because its record counts all of its time. If two runs plan in one folder at the
+same moment, the plans of one may be lost; those cells are then not compared.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ BEGUN_STATES = (CellState.PARTIAL, CellState.FAILED)  # states of cells that kee
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedCost:
-    """The plan of one whole cell.
+    """The planned duration of one whole cell, and the worker that it is planned for.
 
     Attributes:
-        seconds: wall-clock, on one worker of an idle machine.
-        device: of that worker.
-        threads: of each of its processes.
-        ranks: its processes.
-        error: of the logarithm of `seconds`, one standard deviation, where rates were not measured here.
+        seconds: wall-clock seconds, on one worker of an idle machine.
+        device: the worker's device.
+        threads: threads of each of the worker's processes.
+        ranks: number of the worker's processes.
+        error: one standard deviation of the logarithm of `seconds`, where throughput was not measured on this machine.
     """
 
     seconds: float
@@ -42,15 +43,17 @@ class PlannedCost:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """A run that did all of its cells: every round of a sweep, but not what an earlier run had done.
+    """Planned and actual time of a run that finished all of its cells.
+
+    Every round of a sweep counts, but not what an earlier run had done.
 
     Attributes:
-        ended: when.
+        ended: when the run ended, in UTC.
         executor: "local", "slurm" or "ray".
-        workers: cells at a time.
-        cells: how many it did.
-        planned: wall-clock seconds.
-        took: wall-clock seconds; on a cluster, with the time in queues.
+        workers: number of cells worked on at a time.
+        cells: number of cells that the run finished.
+        planned: planned wall-clock seconds.
+        took: actual wall-clock seconds; on a cluster they include the time in queues.
     """
 
     ended: str
@@ -63,7 +66,7 @@ class PlannedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Plans:
-    """All of planned.json. `cells`: by the name of their folder."""
+    """The contents of planned.json: folder name of a cell -> its plan, and the runs in order."""
 
     cells: Mapping[str, PlannedCost] = field(default_factory=dict)
     runs: tuple[PlannedRun, ...] = ()
@@ -74,14 +77,14 @@ NOTHING = Plans()
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedAgainstActual:
-    """Finished cells whose plan is known, summed.
+    """Planned and actual time, summed over the finished cells whose plan is known.
 
     Attributes:
-        cells: how many.
-        planned: seconds.
-        took: seconds.
-        processor: seconds of a processor that they used; None unless each was one thread of a CPU. It is less than
-            `took` where others used the machine too.
+        cells: number of these cells.
+        planned: planned wall-clock seconds.
+        took: actual wall-clock seconds.
+        processor: processor seconds used; None unless every cell ran on one thread of a CPU. They are fewer than `took`
+            where other programs used the machine too.
     """
 
     cells: int
@@ -91,10 +94,10 @@ class PlannedAgainstActual:
 
 
 def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]]) -> PlannedAgainstActual | None:
-    """What was planned and what it took, summed over the cells of which both are known.
+    """Return planned and actual time, summed over the cells for which both are known; None if there are none.
 
     Args:
-        took: seconds and processor seconds of complete cells, by name.
+        took: folder name -> (wall-clock seconds, processor seconds) of complete cells.
     """
     both = [(plans.cells[name], *spent) for name, spent in took.items() if name in plans.cells]
     known = [(plan, seconds, processor) for plan, seconds, processor in both if seconds is not None]
@@ -114,10 +117,13 @@ def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]])
 
 
 def add_plans(study: Path, fresh: Sequence[tuple[str, str, PlannedCost]]) -> None:
-    """Keep what cells are planned at: (name, state, plan).
+    """Write the plans of cells to planned.json. A cell that was begun keeps the plan that it has there.
+
+    Args:
+        fresh: (folder name, state, plan) of each cell.
 
     Raises:
-        UserError: the file is damaged or from a newer version, or cannot be written.
+        UserError: planned.json is damaged or from a newer version, or cannot be written.
     """
     before = read(study)
     kept = {name: before.cells[name] for name, state, _ in fresh if name in before.cells and state in BEGUN_STATES}
@@ -127,7 +133,7 @@ def add_plans(study: Path, fresh: Sequence[tuple[str, str, PlannedCost]]) -> Non
 
 
 def add_run(study: Path, run: PlannedRun) -> None:
-    """Keep a run. Raises as `note`."""
+    """Append a run to planned.json. Raises as `add_plans` does."""
     before = read(study)
     _write(study, Plans(cells=before.cells, runs=(*before.runs, run)))
 
@@ -138,10 +144,10 @@ def _write(study: Path, plans: Plans) -> None:
 
 
 def read(study: Path) -> Plans:
-    """The plans of a study; NOTHING where no run has written them.
+    """Return the plans of a study; `NOTHING` if no run has written any.
 
     Raises:
-        UserError: the file is damaged or from a newer version.
+        UserError: planned.json is damaged or from a newer version.
     """
     path = study / FILE
     if not path.exists():

@@ -1,16 +1,16 @@
 """Per-image correctness of a score, one bit per test image, for paired comparisons of two scores.
 
-A record keeps it in the score's `detail`, under "correct":
+A record keeps the bits in the score's `detail`, under "correct", with these fields:
 
 - `content_hash`: of the test images and their labels in the order of the bits (`ImageSet.content_hash`; where images
   have several labels each, of these as well). Equal hashes mean that every bit is about the same image in both.
 - `num_images`: how many bits there are; zeros fill the last byte.
-- `groups`, where some test images belong together: base64 of a uint32 for each, equal in a group. A record on the disk
-  has them once for the same images: `grouped` stands for them in its later scores (`share_groups`).
+- `groups`, only where some test images belong together: base64 of one uint32 per image, equal within a group. A record
+  on disk has them once for the same images: in its later scores `grouped` stands for them (`share_groups`).
 - `packed`: base64 of `np.packbits`: the first image is the highest bit of the first byte, 1 is right. 10,000 images
   take 1.7 kB.
 
-Records that were written before this was kept have no such entry, and the same scores.
+Records that were written before this entry existed lack it; their scores are the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GROUPS, SHARED = "groups", "grouped"
 
 @dataclass(frozen=True, kw_only=True)
 class Correct:
-    """Right and wrong answers of one score; `packed` holds the bits decoded from base64, `groups` the numbers."""
+    """Right and wrong answers of one score. `packed` and `groups` are the bytes that base64 encodes in the record."""
 
     content_hash: str
     num_images: int
@@ -39,13 +39,13 @@ class Correct:
     @property
     def right_M(self) -> np.ndarray:
         """bool, one per test image, in the order of the test set."""
-        import numpy as np  # here: every command that reads records passes through this file, and few need the bits
+        import numpy as np  # imported here: every command that reads records imports this file, and few need the bits
 
         return np.unpackbits(np.frombuffer(self.packed, dtype=np.uint8), count=self.num_images).astype(bool)
 
     @property
     def groups_M(self) -> np.ndarray | None:
-        """uint32, equal for test images that belong together; None where each stands alone."""
+        """uint32, one number per test image; images that belong together share a number. None if no images do."""
         import numpy as np
 
         return np.frombuffer(self.groups, dtype="<u4") if self.groups else None
@@ -54,7 +54,8 @@ class Correct:
 def to_detail(
     right_M: np.ndarray, *, content_hash: str, groups_M: np.ndarray | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """The entry of a score's detail for `right_M`, bool, in the order of the test set that has this hash."""
+    """Return (key, entry) for a score's detail that holds `right_M`: bool, in the order of the test set with this
+    hash."""
     import numpy as np
 
     packed = base64.b64encode(np.packbits(np.asarray(right_M, dtype=bool)).tobytes()).decode()
@@ -66,8 +67,7 @@ def to_detail(
 
 
 def from_detail(detail: Mapping[str, Any] | None) -> Correct | None:
-    """The answers that `to_detail` left in a score's detail; None where there is nothing, or something else, under that
-    name."""
+    """Return the answers that `to_detail` put into a score's detail; None if there are none, or they are malformed."""
     match detail.get(KEY) if detail else None:
         case {"content_hash": str(content_hash), "num_images": int(number), "packed": str(text), **more}:
             try:
@@ -81,9 +81,9 @@ def from_detail(detail: Mapping[str, Any] | None) -> Correct | None:
 
 
 def share_groups(record: Mapping[str, Any]) -> None:
-    """Leave the groups of the same test images with the first score of a record that has them, in its JSON types.
+    """Remove repeated groups from a record's JSON, in place: only the first score on the same test images keeps them.
 
-    They take thirty times the room of the answers, and a record has dozens of scores on the same images.
+    Groups take thirty times the space of the answers, and a record has dozens of scores on the same images.
     """
     known: dict[str, str] = {}
     for entry in _entries(record):
@@ -97,7 +97,7 @@ def share_groups(record: Mapping[str, Any]) -> None:
 
 
 def restore_groups(record: Mapping[str, Any]) -> None:
-    """Undo `share_groups`."""
+    """Undo `share_groups`, in place."""
     known: dict[str, str] = {}
     for entry in _entries(record):
         if GROUPS in entry:

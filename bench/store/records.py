@@ -1,6 +1,6 @@
-"""Records on disk: the one place that turns a `Record` into JSON and JSON into a `Record`.
+"""Read and write records on disk: the only code that turns a `Record` into JSON and JSON into a `Record`.
 
-A record that exists and verifies means that its cell is done.
+If a cell's record exists and verifies, the cell is done.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REQUIRED = (
 )
 """Fields without which a record is damaged."""
 OLDEST_SCHEMA = 2
-READ = ("schema", "status", "reason", "directory", "digest")
+READ = ("schema", "status", "reason", "directory", "digest")  # fields that `read_outcome` parses
 FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
 """Fields of a record and their values, as `to_bytes` writes them: one to a line."""
 
@@ -46,10 +46,10 @@ DAMAGED_FIX = "Run the study again: the run is repeated and the damaged file is 
 
 
 class DamagedRecord(UserError):
-    """A record that is torn, altered, incomplete, or of another cell than its folder's.
+    """Raised for a record that is truncated, altered, incomplete, or of another cell than its folder's.
 
     Attributes:
-        reason: what is wrong with it, without its path.
+        reason: what is wrong with the record, without its path.
     """
 
     def __init__(self, path: Path, reason: str) -> None:
@@ -61,15 +61,15 @@ class DamagedRecord(UserError):
 
 
 def write_record(path: Path, record: Record, *, new: bool = False) -> None:
-    """Write a record atomically, with its schema version and digest. This is the last act of a cell.
+    """Write a record atomically, with its schema version and digest. A cell is done once this has succeeded.
 
     Args:
-        new: never in place of a record that is there: of two writers, one succeeds.
+        new: refuse to replace an existing record, so that only one of two writers succeeds.
 
     Raises:
-        FileExistsError: `new`, and there is one.
+        FileExistsError: `new` is set and a record exists.
         ValueError: a number is not finite.
-        UserError: the disk is full, ….
+        UserError: the record cannot be written (the disk is full, …).
     """
     body = {"schema": SCHEMA_VERSION, **to_json(record)}
     body = json.loads(json.dumps(body, allow_nan=False))  # tuples to lists before the digest, as a reader will see it
@@ -81,10 +81,10 @@ def write_record(path: Path, record: Record, *, new: bool = False) -> None:
 
 
 def changed(path: Path, change: Callable[[Json], Json]) -> bytes:
-    """A record's bytes after a change of its contents, sealed anew.
+    """Return the bytes of a record's file after `change` to its JSON, with a new digest. The file is not written.
 
     Raises:
-        UserError: as `read_record`.
+        UserError: the record cannot be read (see `read_record`).
     """
     read_record(path)
     body = _parse(_bytes(path))
@@ -95,14 +95,22 @@ def changed(path: Path, change: Callable[[Json], Json]) -> bytes:
 
 
 def to_bytes(body: Json) -> bytes:
-    """A record as it is written: canonical JSON, with every field on a line of its own."""
+    """Return a record as it is written to disk: canonical JSON, with every field on a line of its own."""
     return ("{" + ",\n".join(f'"{key}":{canonical(body[key])}' for key in sorted(body)) + "}\n").encode()
 
 
 def written_digest(data: bytes, stated: str) -> str | None:
-    """`digest` of a record from its file's bytes, many times faster than from the parsed record: the canonical text
-    is what `to_bytes` wrote without its line ends (JSON has none inside strings) and without the digest's own entry.
-    None where it is not that text."""
+    """Return the `digest` of a record from its file's bytes, many times faster than from the parsed record.
+
+    The canonical text is what `to_bytes` wrote, without its line ends (JSON has none inside strings) and without the
+    entry of the digest itself.
+
+    Args:
+        stated: the digest that the file states.
+
+    Returns:
+        The digest; None if the file does not have exactly one entry of `stated`.
+    """
     text, entry = data.replace(b"\n", b""), f'"digest":"{stated}",'.encode()
     return hashlib.sha256(text.replace(entry, b"")).hexdigest() if text.count(entry) == 1 else None
 
@@ -114,12 +122,13 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     """Read and verify a record.
 
     Args:
-        of: the cell's folder, which the record must name; None takes a record from anywhere.
+        of: name of the cell's folder, which the record must state; None accepts a record of any cell.
 
     Raises:
-        FileNotFoundError: there is none.
-        UserError: written by a newer version of the project.
-        DamagedRecord: no file, not JSON, a changed byte, a missing field, of another cell, of a schema no longer read.
+        FileNotFoundError: there is no record.
+        UserError: a newer version of the project wrote the record.
+        DamagedRecord: it is not a regular file, is not JSON, has a changed byte, lacks a field, is of another cell, or
+            has a schema that is no longer read.
     """
     data = _bytes(path)
     try:
@@ -137,7 +146,7 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
     missing = [key for key in REQUIRED if key not in body]
     if missing or body["status"] not in STATUSES:
         raise DamagedRecord(path, f"missing or wrong {', '.join(missing) or 'status'}.")
-    if of not in (None, body["directory"]):  # copied, or in a folder that was renamed: no result of this cell
+    if of not in (None, body["directory"]):  # copied, or its folder was renamed: not this cell's result
         raise DamagedRecord(path, f"it is the record of another run, {body['directory']}.")
     try:
         if b'"grouped"' in data:
@@ -149,17 +158,17 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
 
 
 def from_json(body: Json) -> Record:
-    """A record from its JSON types.
+    """Make a record from its JSON types.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: a field is missing or of the wrong type.
-        UserError: its cell means nothing to this version of the project.
+        UserError: this version of the project does not understand the record's cell.
     """
     return build(Record, body)
 
 
 def _bytes(path: Path) -> bytes:
-    """The contents of a record's file, which must be a regular file that can be read."""
+    """Return the contents of a record's file. Raises DamagedRecord unless it is a regular file that can be read."""
     try:
         return files.read_whole(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -169,30 +178,33 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse(data: bytes) -> Any:
-    """The value of `json.loads`, three times faster where orjson is: FLOPs of large studies pass 64 bits, and it rounds
-    those."""
+    """Parse JSON: as `json.loads`, but three times faster where orjson is installed.
+
+    Integers of more than 64 bits (the FLOPs of large studies) are left to `json`, because orjson rounds them.
+    """
     try:
-        import orjson  # here: commands that only look at states start sooner without it
-    except ImportError:  # not installed: the same, slower
+        import orjson  # imported here: commands that only look at states start sooner without it
+    except ImportError:  # without orjson the result is the same, only slower
         return json.loads(data.decode())
     return json.loads(data.decode()) if _has_long_integer(data) else orjson.loads(data)
 
 
 def _has_long_integer(data: bytes) -> bool:
-    """Whether an integer may pass 64 bits; twelve times faster than a pattern, which took longer than parsing."""
+    """Return whether some integer may have more than 64 bits. This is twelve times faster than a regular expression,
+    which took longer than parsing."""
     zeros, at = data.translate(AS_ZEROS), -1
     while (at := zeros.find(LONG, at + 1)) >= 0:
         if data[at - 1 : at] and data[at - 1] in BEFORE_NUMBERS:
             return True
-        while zeros[at : at + len(LONG)] == LONG:  # digits of a hash, or after a point
+        while zeros[at : at + len(LONG)] == LONG:  # digits of a hash, or after a decimal point
             at += len(LONG)
     return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a cell ended, with the reason where it is not complete. Seconds are wall-clock, None where they are not
-    known."""
+    """The way in which a cell ended, with the reason if it is not complete. `seconds` are wall-clock; both kinds of
+    seconds are None if they are not known."""
 
     status: str
     reason: str | None
@@ -201,11 +213,10 @@ class Outcome:
 
 
 def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
-    """How a cell ended, from a record verified as strictly as `read_record` does, without parsing all of it: a plan of
-    a thousand cells reads a thousand.
+    """Return how a cell ended, from its record. Arguments and errors are those of `read_record`.
 
-    Args and Raises:
-        As `read_record`.
+    The record is verified as strictly as by `read_record`, but not all of it is parsed, because a plan of a thousand
+    cells reads a thousand records.
     """
     data = _bytes(path)
     lines = FIELD.findall(data)
@@ -220,16 +231,16 @@ def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
             return Outcome(status=status, reason=reason, seconds=seconds, processor_seconds=processor)
     except (LookupError, TypeError, ValueError, AttributeError):
         pass
-    record = read_record(path, of=of)  # written otherwise, or damaged: this says how
+    record = read_record(path, of=of)  # has another layout, or is damaged, which this reports
     seconds, processor = record.cost.seconds.total, record.cost.processor_seconds
     return Outcome(status=record.status, reason=record.reason, seconds=seconds, processor_seconds=processor)
 
 
 def check_schema(path: Path, version: int, *, newest: int = SCHEMA_VERSION) -> None:
-    """Refuse what a newer version wrote.
+    """Refuse a file that a newer version of the project wrote.
 
     Raises:
-        UserError: `version` is newer than this project's.
+        UserError: the file's schema `version` is above `newest`.
     """
     if version > newest:
         raise UserError(
@@ -242,11 +253,13 @@ def check_schema(path: Path, version: int, *, newest: int = SCHEMA_VERSION) -> N
 
 
 def build(kind: type[Kind], body: Mapping[str, Any]) -> Kind:
-    """A dataclass from JSON types, by its fields' types; fields that `body` lacks take their defaults. Fields that the
-    dataclass does not have are left out.
+    """Make a dataclass from JSON types, converting each value by its field's type.
+
+    Fields that `body` lacks take their defaults; entries of `body` that are no field of the dataclass are ignored.
 
     Raises:
-        KeyError: a field without a default is missing. TypeError, …: a field is of the wrong type.
+        KeyError: a field without a default is missing.
+        TypeError, …: a field is of the wrong type.
     """
     made = object.__new__(kind)
     for name, put, convert, default, make in _plan(kind):  # type: ignore[arg-type]  # a type is hashable
@@ -272,8 +285,11 @@ def _one_of_a_kind(value: Any) -> Any:
 
 @functools.cache
 def _plan(kind: type) -> list[tuple[str, Callable[[Any, Any], None], Callable[[Any], Any] | None, Any, Any]]:
-    """(name, what sets it, how to convert its JSON, its default, what makes its default) of each field. A frozen
-    dataclass's own __init__ takes three times as long, and a large study has millions of scores."""
+    """Return (name, setter, converter from JSON, default, default factory) of each field of a dataclass.
+
+    Setting fields by these takes a third of the time of a frozen dataclass's own __init__; a large study has millions
+    of scores.
+    """
     hints = typing.get_type_hints(kind)
     return [
         (
@@ -293,7 +309,7 @@ def _put(made: Any, value: Any, *, name: str) -> None:
 
 
 def _converter(hint: Any) -> Callable[[Any], Any] | None:
-    """How JSON becomes a value of this type; None where it is one already."""
+    """Return the function that converts JSON to a value of this type; None where JSON has such a value already."""
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         return next((c for c in map(_converter, arguments) if c is not None), None)
@@ -304,7 +320,7 @@ def _converter(hint: Any) -> Callable[[Any], Any] | None:
         return cell_from_json
     if hint == Sequence[Score]:
         return Scores.of_json
-    if hint is str:  # names are few, and every score has three: thousands of records would hold a copy each
+    if hint is str:  # every score has three of a few names: interned, thousands of records share one copy of each
         return _one_of_a_kind
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint

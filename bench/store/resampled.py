@@ -1,9 +1,9 @@
-"""A metric's values in resamples of the test images, for paired comparisons of two scores.
+"""A metric's values on resamples of the test images, for paired comparisons of two scores.
 
-A metric that is no mean over images has no answers image by image. Every score on the same test images is taken on the
-same resamples of them (or of their groups), so that the spread of the differences is the error of the difference. A
-score's detail keeps them under "resampled": `content_hash` as `bench.store.prediction_bits` has it, and `packed`,
-base64 of float32.
+A metric that is not a mean over images cannot be kept as one right or wrong answer per image. Instead every score on
+the same test images is computed on the same resamples of them (or of their groups), so that the spread of the
+differences between two scores is the error of their difference. A score's detail keeps the values under "resampled":
+`content_hash` as in `bench.store.prediction_bits`, and `packed`, base64 of float32.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricResamples:
-    """The values of one score; `packed` holds them decoded from base64."""
+    """A metric's values on the resamples, for one score. `packed` holds them as little-endian float32, which the record
+    has in base64."""
 
     content_hash: str
     packed: bytes
 
     @property
     def values_B(self) -> np.ndarray:
-        """float32, one per resample."""
+        """The metric's value on each resample, (B,) float32."""
         import numpy as np
 
         return np.frombuffer(self.packed, dtype="<f4")
 
 
 def to_detail(values_B: np.ndarray, *, content_hash: str) -> tuple[str, dict[str, Any]]:
-    """The entry of a score's detail."""
+    """Return (key, entry) for a score's detail that holds `values_B`, one value per resample of the test set with this
+    hash."""
     packed = base64.b64encode(values_B.astype("<f4").tobytes()).decode()
     return RESAMPLED, {"content_hash": content_hash, "packed": packed}
 
 
 def from_detail(detail: Mapping[str, Any] | None) -> MetricResamples | None:
-    """What `to_detail` left; None where there is nothing, or something else, under that name."""
+    """Return the values that `to_detail` put into a score's detail; None if there are none, or they are malformed."""
     match detail.get(RESAMPLED) if detail else None:
         case {"content_hash": str(content_hash), "packed": str(text)}:
             try:

@@ -24,23 +24,23 @@ from bench.study.record import Attempt, Record
 from bench.study.registry import directory_name
 
 STORE_FILE = "store.json"
-WEIGHTS = "final.safetensors"  # of the last horizon: in the attempt's folder, and in `weights/` once there is a record
-ENERGY = "energy.json"  # of an attempt, where its energy was counted
-INSPECTED = "inspect"  # figures of the inside of models, in a study's folder
+WEIGHTS = "final.safetensors"  # weights at the last horizon: in the attempt's folder, then in `weights/`: see `settle`
+ENERGY = "energy.json"  # energy of an attempt, in its folder, where it was measured
+INSPECTED = "inspect"  # subfolder of a study: figures of the inside of models, by `bench.report --cell`
 SPEC_FIELDS = frozenset(("schema", "cell"))
-NUMBER = re.compile(r"[0-9]{1,9}")  # of an attempt
+NUMBER = re.compile(r"[0-9]{1,9}")  # name of an attempt's folder
 STATUS_FIELDS = frozenset(("started", "ended", "outcome"))
-MOST_KILLS = 2  # of a cell's processes in one run: then it is given up in that run, so that the others are done
+MOST_KILLS = 2  # kills of a cell's processes after which a run gives the cell up and goes on with the others
 KILLED = f"Its process was killed {MOST_KILLS} times in one run; is memory short?"
 
 
 class StoreGone(UserError):
-    """The study's folder is no longer the one that work began in: nothing more is written below its path."""
+    """Raised when a study's folder is no longer the one that work began in: nothing more is written below its path."""
 
 
 @dataclass(frozen=True)
 class CellDirectory:
-    """One cell's folder under `results/<suite>/cells/`."""
+    """The folder of one cell, under `results/<suite>/cells/`, and the files in it."""
 
     path: Path
 
@@ -62,22 +62,24 @@ class CellDirectory:
 
     @property
     def weights(self) -> Path:
-        """The folder of the final weights, those of the last horizon."""
+        """The folder of the final weights, those at the last horizon."""
         return self.path / "weights"
 
     def attempts(self) -> list[Path]:
-        """Folders of every attempt so far, oldest first."""
+        """Return the folders of all attempts so far, oldest first."""
         folder = self.path / "attempts"
         found = (p for p in folder.iterdir() if p.is_dir() and NUMBER.fullmatch(p.name)) if folder.is_dir() else ()
         return sorted(found, key=lambda p: int(p.name))
 
     def prepare(self, cell: Cell, basis: Basis = NOTHING_KNOWN, *, parents: bool = True) -> None:
-        """Create the folder and write spec.json, once. A damaged one is kept beside a new one; results of other code,
-        or of other images, are set aside. Only for the holder of the lease.
+        """Create the cell's folder and write its spec.json, if they are missing. Only for the holder of the lease.
+
+        A damaged spec.json is renamed and written anew. If the results here are of other code or images than `basis`,
+        the record is set aside and checkpoints are removed.
 
         Args:
-            basis: of what it is trained now.
-            parents: whether the study's folder is made too where it is missing; a worker never does.
+            basis: the code and images that the cell is trained with now.
+            parents: whether to create a missing study folder as well; a worker never does.
         """
         files.make_directory(self.path, parents=parents)
         try:
@@ -96,14 +98,14 @@ class CellDirectory:
             self._write_spec(to_json(cell), basis)
 
     def read_cell(self) -> Cell | None:
-        """The cell's specification, from spec.json; None where that does not verify."""
+        """Return the cell's specification from spec.json; None if that file does not verify."""
         try:
             return cell_from_json(files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)["cell"])
         except (OSError, ValueError, KeyError, UserError):
             return None
 
     def basis(self) -> Basis:
-        """The code and the images that the results here are valid for, as far as spec.json says."""
+        """Return the code and the images that the results here are valid for, as far as spec.json states them."""
         try:
             stated = files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
         except (OSError, ValueError):
@@ -128,7 +130,7 @@ class CellDirectory:
         Only for the holder of the lease.
 
         Raises:
-            UserError: it cannot be created.
+            UserError: the folder cannot be created.
         """
         earlier = self.attempts()
         files.remove_leftovers(self.path, self.checkpoints, self.weights, *earlier, owned=True)
@@ -145,38 +147,46 @@ class CellDirectory:
         return folder / f"{number:03d}"
 
     def give_up(self) -> None:
-        """State of the newest attempt that it was killed once too often. Only for the holder of the lease.
+        """Write into the newest attempt's status that the cell was killed too often in one run, and failed.
+
+        Only for the holder of the lease.
 
         Raises:
-            UserError: that cannot be written.
+            UserError: the status cannot be written.
         """
         last = self.attempts()[-1]
         stated = attempt_status(last) | {"outcome": "failed", "reason": KILLED, "killed": True, "again": False}
         files.write_sealed(last / "status.json", stated)
 
     def attempt_log(self, *, up_to: Path | None = None) -> tuple[Attempt, ...]:
-        """When each attempt began and ended, and how; oldest first. Why it failed stays out: that may name paths."""
+        """Return when and how each attempt began and ended, oldest first, up to the folder `up_to` (default: all).
+
+        The reason of a failure is left out, because it may name paths.
+        """
         stated = [
             attempt_status(path) for path in self.attempts() if up_to is None or int(path.name) <= int(up_to.name)
         ]
         return tuple(Attempt(outcome=s["outcome"], started=s.get("started"), ended=s.get("ended")) for s in stated)
 
     def read_record(self) -> Record | None:
-        """The verified record, or None if there is none."""
+        """Return the cell's record, verified; None if there is none."""
         return records.read_record(self.record, of=self.path.name) if self.record.exists() else None
 
     def read_outcome(self) -> records.Outcome | None:
-        """How the cell ended, from its verified record; None if there is none. Much quicker than the whole record."""
+        """Return how the cell ended, from its verified record; None without one. Much faster than `read_record`."""
         try:
             return records.read_outcome(self.record, of=self.path.name)
-        except (FileNotFoundError, NotADirectoryError):  # what is wrong with the folder shows when it is written to
+        except (FileNotFoundError, NotADirectoryError):  # a bad folder is reported when it is written to
             return None
 
     def set_aside(self, path: Path, *, as_what: str = "damaged") -> Path:
-        """Move a file of this folder out of the way, keeping it.
+        """Rename a file of this folder so that it is kept but no longer used, and return its new path.
+
+        Args:
+            as_what: word for its new name, such as "damaged" or "other-code".
 
         Raises:
-            UserError: it cannot be moved.
+            UserError: the file cannot be renamed.
         """
         target = path.with_name(f"{path.stem}.{as_what}-{secrets.token_hex(4)}{path.suffix}")
         try:
@@ -189,10 +199,10 @@ class CellDirectory:
     # -- publishing a result -------------------------------------------------------------------------------------------
 
     def is_done(self) -> bool:
-        """Whether there is a valid record (a record of a failure does not count). A damaged one is moved aside.
+        """Return whether the cell has a valid record; one of a failure does not count, a damaged one is set aside.
 
         Raises:
-            UserError: it cannot be; or it is from a newer version.
+            UserError: a damaged record cannot be set aside, or a newer version of the project wrote the record.
         """
         try:
             outcome = self.read_outcome()
@@ -202,11 +212,12 @@ class CellDirectory:
         return outcome is not None and outcome.status != "failed"
 
     def is_settled(self, basis: Basis) -> bool:
-        """Whether there is a valid result of this code and these images, and nothing left to tidy up. Asked without the
-        lease: what is not settled has to be looked at with it.
+        """Return whether the cell has a valid result of this code and these images, and nothing is left to tidy up.
+
+        This may be called without the lease; a cell that is not settled has to be examined again while holding it.
 
         Raises:
-            UserError: the record is from a newer version.
+            UserError: a newer version of the project wrote the record.
         """
         try:
             outcome = self.read_outcome()
@@ -221,7 +232,7 @@ class CellDirectory:
         """Make sure that an attempt is the newest, and that the cell has no result yet.
 
         Raises:
-            LeaseLost: another runner has begun or finished the cell since.
+            LeaseLost: another runner has begun or finished the cell in the meantime.
         """
         if self.is_done():
             raise LeaseLost("another runner has finished the run")
@@ -233,7 +244,7 @@ class CellDirectory:
 
         Raises:
             LeaseLost: another runner has finished the run; its record is kept.
-            UserError: the disk is full, ….
+            UserError: the record cannot be written (the disk is full, …).
         """
         if not self.is_done():
             self._remove_failed_record()
@@ -245,18 +256,18 @@ class CellDirectory:
     def _remove_failed_record(self) -> None:
         aside = files.temporary_name(self.record)
         with contextlib.suppress(FileNotFoundError):
-            with contextlib.suppress(FileNotFoundError):  # a network file system may answer twice
+            with contextlib.suppress(FileNotFoundError):  # a network file system may repeat a rename that succeeded
                 os.rename(self.record, aside)
-            if records.read_outcome(aside).status != "failed":  # another has just put it there
+            if records.read_outcome(aside).status != "failed":  # another runner has just written it: put it back
                 with contextlib.suppress(FileExistsError):
                     files.link_new(aside, self.record)
             aside.unlink()
 
     def tidy(self) -> None:
-        """Remove what a kill after the record left of a finished cell, unless another runner is at it.
+        """Clean up a finished cell whose process was killed after it wrote the record, unless another runner does.
 
         Raises:
-            UserError: the weights cannot be put in their place.
+            UserError: the weights cannot be moved to `weights/`.
         """
         if self._left_behind():
             with claim(self.lease, finished=True) as held:
@@ -265,18 +276,19 @@ class CellDirectory:
                     files.remove_leftovers(self.path, *self.attempts(), owned=True)
 
     def _left_behind(self) -> bool:
-        """Whether a finished cell has what belongs to an unfinished one."""
+        """Return whether there is a lease, checkpoint or temporary file, or weights in an attempt's folder, which a
+        finished cell should not have."""
         left = [
             path for name in (".*.tmp", "attempts/*/.*.tmp", f"attempts/*/{WEIGHTS}") for path in self.path.glob(name)
         ]
         return any(path.exists() for path in (self.lease, self.checkpoints, *left))
 
     def settle(self) -> None:
-        """After the record: the weights of the attempt that it names take their place; checkpoints and weights of other
-        attempts go. The next run does what a kill left undone here.
+        """Tidy up after the record is written: move the weights of its attempt to `weights/`, and remove checkpoints
+        and the weights of other attempts. If the process is killed in between, the next run does the rest.
 
         Raises:
-            UserError: the weights cannot be put in their place.
+            UserError: the weights cannot be moved.
         """
         attempts = self.attempts()
         kept = [path for path in attempts if (path / WEIGHTS).exists()]
@@ -292,8 +304,8 @@ class CellDirectory:
 
 
 def attempt_status(attempt: Path) -> dict[str, Any]:
-    """status.json of an attempt; one that was killed before it wrote any, or whose file was damaged, has the outcome
-    "unknown"."""
+    """Return the contents of an attempt's status.json. The outcome is "unknown" if the attempt was killed before it
+    wrote one, or if the file is damaged."""
     try:
         return files.read_sealed(attempt / "status.json", legacy_fields=STATUS_FIELDS)
     except (OSError, ValueError):
@@ -301,22 +313,24 @@ def attempt_status(attempt: Path) -> dict[str, Any]:
 
 
 def was_killed(status: dict[str, Any]) -> bool:
-    """Whether the attempt of this status ended without saying how, or because a process of it did. One that still runs
-    looks the same: the holder of the lease can tell."""
+    """Return whether the attempt with this status.json ended without stating an outcome, or states that it was killed.
+
+    An attempt that still runs looks the same; the holder of the lease can tell them apart.
+    """
     return status["outcome"] in ("running", "unknown") or status.get("killed") is True
 
 
 class State(NamedTuple):
-    """How far a cell is.
+    """The state of a cell: how far it is, and why not further.
 
     Attributes:
         name: the state.
-        fraction: of its training that is done, in [0, 1].
-        note: why it is not complete, where that is known.
-        without_result: how a cell that is done ended without a result: "diverged" or "oom"; None of others.
-        reason: why it diverged, or ran out of memory.
-        deadly: whether its last processes were all killed, so often that it may end the next one too.
-        took: wall-clock and processor seconds of a complete cell, as far as its record knows them.
+        fraction: fraction of the cell's training that is done, in [0, 1].
+        note: why the cell is not complete, where that is known.
+        without_result: "diverged" or "oom" (out of memory) for a cell that ended so, without a result; else None.
+        reason: why it diverged or ran out of memory.
+        deadly: whether its last `MOST_KILLS` attempts were all killed, so that the next process may be killed too.
+        took: (wall-clock, processor) seconds of a complete cell, each None where its record does not have it.
     """
 
     name: CellState
@@ -329,10 +343,11 @@ class State(NamedTuple):
 
 
 def state_of(directory: CellDirectory) -> State:
-    """How far a cell is, from its files alone. Light enough to ask of thousands: neither torch nor NumPy is needed.
+    """Return how far a cell is, from its files alone. Cheap enough for thousands of cells: torch and NumPy are not
+    needed.
 
     Raises:
-        UserError: its record is from a newer version of the project.
+        UserError: a newer version of the project wrote the cell's record.
     """
     try:
         outcome = directory.read_outcome()
@@ -360,11 +375,12 @@ def state_of(directory: CellDirectory) -> State:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a study's folder from another one at the same path.
+    """What tells a study's folder from another folder at the same path.
 
     Attributes:
-        token: from its store.json; None where an earlier version wrote that.
-        device, number: of the folder. A copy of the study has its token, below a mount point for example.
+        token: random text from its store.json; None where an earlier version of the project wrote that file.
+        device, number: device and inode number of the folder. They differ for a copy of the study, for example one
+            below a mount point, which has the same token.
     """
 
     token: str | None
@@ -374,15 +390,15 @@ class Identity:
 
 @dataclass(frozen=True)
 class Study:
-    """`results/<suite>/`: the store of one suite."""
+    """The folder of one study, `results/<suite>/`, and the cells in it."""
 
     path: Path
 
     def identity(self) -> Identity:
-        """What the folder is known by from now on.
+        """Return what `check_is` will recognise this folder by.
 
         Raises:
-            StoreGone: there is no study here.
+            StoreGone: there is no study at this path.
         """
         try:
             there = os.stat(self.path)
@@ -393,11 +409,11 @@ class Study:
         return Identity(token=stated.get("token"), device=there.st_dev, number=there.st_ino)
 
     def check_is(self, known: Identity) -> None:
-        """Make sure that this is still the folder that was known by this: not what lies below a mount point, nor a
-        folder of the same name that was made since.
+        """Make sure that the path still leads to the folder with this identity, and not to what lies below a mount
+        point, or to a folder of the same name that was created since.
 
         Raises:
-            StoreGone: it is not.
+            StoreGone: the folder is gone, or is another one.
         """
         if self.identity() != known:
             raise self._gone("is another folder than the one that the run began in")
@@ -416,20 +432,20 @@ class Study:
         return CellDirectory(self.cells_path / directory_name(cell))
 
     def directories(self) -> list[CellDirectory]:
-        """Every cell folder there is, by name."""
+        """Return all cell folders of the study, sorted by name."""
         if not self.cells_path.exists():
             return []
         return [CellDirectory(p) for p in sorted(self.cells_path.iterdir()) if p.is_dir()]
 
     def traces(self) -> list[Path]:
-        """Files that torch.profiler left (`--profile`), by cell."""
+        """Return the trace files that torch.profiler wrote (`--profile`), sorted by cell."""
         return sorted(self.cells_path.glob("*/attempts/*/trace/*.pt.trace.json"))
 
     def check(self) -> None:
-        """Refuse a store that a newer version wrote, or that has links, before anything is done with it.
+        """Refuse a store that a newer version of the project wrote, or that has links, before anything is done with it.
 
         Raises:
-            UserError: newer schema, store.json unreadable, or a folder in it is a link.
+            UserError: the path is a file, the schema is newer, store.json is unreadable, or a folder is a link.
         """
         marker = self.path / STORE_FILE
         if self.path.exists() and not self.path.is_dir():
@@ -448,7 +464,8 @@ class Study:
             raise damaged from error
 
     def _refuse_links(self) -> None:
-        """Files written into a folder that is a link, or removed from it, lie elsewhere. git and tar keep links."""
+        """Raise UserError if a folder in the study is a link: files written into it, or removed from it, would lie
+        elsewhere. A copied study may have links, since git and tar keep them."""
         for folder in (self.path, self.cells_path, *self.cells_path.glob("*"), *self.cells_path.glob("*/attempts")):
             for entry in files.entries(folder):
                 if entry.is_symlink() and entry.is_dir():
@@ -458,16 +475,16 @@ class Study:
                     )
 
     def create(self) -> None:
-        """Create the folder and write its schema version.
+        """Create the study's folder, with its schema version and token in store.json.
 
         Raises:
-            UserError: it cannot be written, or is from a newer version.
+            UserError: it cannot be written, or a newer version of the project wrote it.
         """
         self.check()
         files.make_directory(self.path)
         files.remove_leftovers(self.path)
         if not (self.path / STORE_FILE).exists():
             new = {"schema": SCHEMA_VERSION, "token": secrets.token_hex(16)}
-            with contextlib.suppress(FileExistsError):  # of two runs that begin at once, one names it
+            with contextlib.suppress(FileExistsError):  # of two runs that begin at once, one writes the file
                 files.write_new(self.path / STORE_FILE, files.sealed(new))
         files.make_directory(self.cells_path)

@@ -1,7 +1,7 @@
-"""Tensors written as a safetensors file, one after the other: never all of them at once in memory beside the network.
+"""Write tensors as a safetensors file one after the other, so that host memory never holds a copy of all of them.
 
-The library's own writer wants every tensor on the processor first, and its errors are no OSError. What it would write
-is written here to the byte (github.com/huggingface/safetensors#format), so that it reads it.
+The library's own writer needs every tensor in host memory first, and its errors are not OSErrors. The bytes written
+here equal those that it would write (github.com/huggingface/safetensors#format), so the library can read them.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ NAMES = {
     "float64": "F64",
     "int64": "I64",
 }
-"""torch's types of numbers -> the format's, in its order: larger numbers later are written first."""
-ALIGNED = 8  # bytes that the header's length is a multiple of
+"""torch dtype -> the format's name for it, in the format's order: tensors of a type further down are written first."""
+ALIGNED = 8  # the header's length in bytes is a multiple of this
 PIECE = 1 << 24  # bytes of a large tensor that are copied at a time
 
 
 def write(handle: Callable[[bytes | memoryview], object], tensors: Mapping[str, torch.Tensor]) -> None:
-    """Write tensors, each copied to the processor in its turn.
+    """Write tensors in the safetensors format, each copied to host memory in its turn.
 
     Args:
-        handle: takes the next bytes.
+        handle: function that takes the next bytes of the file.
 
     Raises:
-        ValueError: a type of number that no checkpoint has, or a machine that stores numbers the other way round.
+        ValueError: a dtype is not in `NAMES`, or this machine is not little-endian.
     """
     import torch
 
@@ -67,7 +67,7 @@ def write(handle: Callable[[bytes | memoryview], object], tensors: Mapping[str, 
 
 
 class Hashed:
-    """Bytes on their way to a file, counted and hashed."""
+    """Passes bytes on to `write`, and counts and hashes them (sha256) on the way."""
 
     def __init__(self, write: Callable[[bytes | memoryview], object]) -> None:
         self.write, self.bytes, self._sha256 = write, 0, hashlib.sha256()

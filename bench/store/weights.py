@@ -1,5 +1,5 @@
-"""Weights of a trained model in one safetensors file with a description: model, its
-options, sizes, data, images seen."""
+"""Write and read the weights of a trained model: one safetensors file with facts about them (model, its options, sizes,
+data, images seen)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.core.files import canonical
 if TYPE_CHECKING:
     import torch
 
-ENTRY = "about"  # one entry of metadata: the format keeps several in no particular order
+ENTRY = "about"  # the only entry of metadata: the format keeps several in no particular order, and bytes would differ
 SEALED = re.compile(r"[0-9a-f]{64} ")
 
 
@@ -28,13 +28,13 @@ def write(
     *,
     check_lease: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write a state dict, atomically. Equal weights and facts give equal bytes.
+    """Write a state dict and facts `about` it, atomically. Equal weights and facts give equal bytes.
 
     Args:
-        check_lease: called before the file takes its place; what it raises leaves nothing behind.
+        check_lease: called just before the file is renamed into place; if it raises, nothing is left behind.
 
     Raises:
-        UserError: the disk is full, ….
+        UserError: the file cannot be written (the disk is full, …).
     """
     from safetensors.torch import save
 
@@ -45,10 +45,10 @@ def write(
 
 
 def about(path: Path) -> dict[str, Any] | None:
-    """The facts passed to `write`, or None for a safetensors file from another source.
+    """Return the facts that were passed to `write`; None for a safetensors file from another source.
 
     Raises:
-        UserError: not a safetensors file, or not as it was written: a changed byte loads silently otherwise.
+        UserError: it is not a safetensors file, or its digest does not match (a changed byte would load silently).
     """
     from safetensors import SafetensorError, safe_open
 
@@ -62,7 +62,7 @@ def about(path: Path) -> dict[str, Any] | None:
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is not a readable safetensors file: {error}", "Get it again.") from error
     try:
-        return json.loads(text or entries[ENTRY])  # the latter in files from before there was a digest
+        return json.loads(text or entries[ENTRY])  # files written before there was a digest have the plain entry
     except KeyError:
         return None
     except ValueError as error:
@@ -78,7 +78,7 @@ def _tensors(file: Any) -> dict[str, torch.Tensor]:
 
 
 def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
-    """sha256 over the facts and every tensor: name, type, shape, bytes."""
+    """Return the sha256 (hex) over the facts and every tensor's name, dtype, shape and bytes."""
     import torch
 
     digest = hashlib.sha256(text.encode())

@@ -1,1 +1,1 @@
-"""Evaluations, one file each, which exports TASK."""
+"""Evaluations of trained models, one file each; each file exports a `Task` as `TASK`."""

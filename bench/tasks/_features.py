@@ -1,4 +1,5 @@
-"""Frozen features: of uint8 images by a model, or from a file (`vit-bench probe --features`); top-1 accuracy."""
+"""Frozen features, computed by a model from uint8 images or read from a file (`vit-bench probe --features`); and the
+top-1 accuracy of a model's own classifier."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from bench.core.device import BATCH, InBatches, uploaded
 from bench.core.errors import UserError, one_class
 from bench.data.image_set import BLOCK, Images, ImageSet
 
-AT_ONCE = 64 * BATCH  # images whose features are brought to the processor together: it waits for the device then
+AT_ONCE = 64 * BATCH  # images whose features are copied to host memory together, since that waits for the device
 
 
 def extractor(
@@ -29,16 +30,16 @@ def extractor(
     batch: int = BATCH,
     batches: InBatches | None = None,
 ) -> Callable[[Images], np.ndarray]:
-    """A function from uint8 images_NHWC of any size (C is 1 or 3) to float32 features_ND of `model.features`.
+    """Return a function from uint8 images_NHWC of any size (C is 1 or 3) to float32 features_ND of `model.features`.
 
-    The model runs in test mode (and is put back into the mode it was in), without gradients, in batches of at most
-    `batch`, or of what fits; the last, smaller batch is computed like any other.
+    The model runs in eval mode (and is put back into its previous mode), without gradients, in batches of at most
+    `batch`, or fewer images if memory is short; the last, smaller batch is computed like any other.
 
     Args:
-        model: has `features(x_BCHW) -> x_BD`; of lower precision: `bench.train.inference`.
-        image_size, channels: what the model takes; images are resized (bilinear, anti-aliased when shrinking) and
-            turned from grey to RGB by repetition, from RGB to grey by Rec. 601 luma.
-        batches: keeps what fits, for others that use it too; None for batches of its own.
+        model: a module with `features(x_BCHW) -> x_BD`; for lower precision see `bench.train.inference`.
+        image_size, channels: the model's input; images are resized (bilinear, anti-aliased when shrinking) and
+            converted from grey to RGB by repetition, from RGB to grey by Rec. 601 luma.
+        batches: remembers how many images fit, shared with other users; None for a new one.
     """
     import torch
 
@@ -73,11 +74,12 @@ def extractor(
 
 
 class Kept:
-    """A function of features whose answers are kept in the cache: by the model's weights, `about` (what else features
-    depend on) and pixels. The network is given images alone that no kept set holds.
+    """A function from images to features whose results are kept in the cache. The key is the model's weights, `about`
+    (text on what else features depend on) and the pixels. The network computes only images that are in no cached set.
 
     Attributes:
-        seconds: that the network took for the last answer, whenever that was: shares by number of images.
+        seconds: seconds that the network took for the images of the last call, possibly in an earlier study; each
+            image counts with an equal part of the batch that it was computed in.
     """
 
     def __init__(self, features: Callable[[Images], np.ndarray], *, model: Any, about: str) -> None:
@@ -105,7 +107,7 @@ class Kept:
         return stored["features"]
 
     def _extended(self, images_NHWC: Images, digests: Sequence[bytes], prefix: str) -> dict[str, np.ndarray]:
-        """The features of all images, those that kept sets hold taken from there."""
+        """Return digests, features and seconds of all images; for images in cached sets they are taken from there."""
         from bench.data import cache
 
         known: dict[bytes, tuple[np.ndarray, float]] = {}
@@ -128,14 +130,14 @@ class Kept:
 
 
 def timed(features: Callable[[Images], np.ndarray], images_NHWC: Images) -> tuple[np.ndarray, float]:
-    """(features_ND, seconds that the network took for them, be it in an earlier study)."""
+    """Return (features_ND, seconds that the network took for them, possibly in an earlier study)."""
     started = time.perf_counter()
     features_ND = features(images_NHWC)
     return features_ND, getattr(features, "seconds", time.perf_counter() - started)
 
 
 def frozen(model: str, *, image_size: int, channels: int, dtype: str, device: str) -> str:
-    """A key of everything that features depend on beside the model's weights and the pixels."""
+    """Return text on everything that features depend on other than the model's weights and the pixels; see `Kept`."""
     import torch
 
     sizes = {"image_size": image_size, "channels": channels}
@@ -143,10 +145,10 @@ def frozen(model: str, *, image_size: int, channels: int, dtype: str, device: st
 
 
 def network_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
-    """uint8 torch images_BHWC -> float32 x_BCHW in [-1, 1] at the model's size and number of channels.
+    """Convert uint8 torch images_BHWC to float32 x_BCHW in [-1, 1] at the model's size and number of channels.
 
-    Recorded scores depend on the last bit of the scale: `bench.train.batches.to_input` multiplies by 2 / 255 instead of
-    dividing by 127.5.
+    This divides by 127.5, while `bench.train.batches.to_input` multiplies by 2 / 255: recorded scores depend on the
+    last bit.
     """
     from bench.train.batches import fit_input
 
@@ -157,19 +159,19 @@ def network_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
 def top1(
     model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None, fit: tuple[int, int] | None = None
 ) -> int:
-    """How many images a model in test mode classifies rightly with its own head, never dropping a last batch; see
-    `top1_and_loss`."""
+    """Return how many images a model in eval mode classifies correctly with its own head, a smaller last batch
+    included; see `top1_and_loss`."""
     return int(top1_and_loss(model, images, device=device, batches=batches, fit=fit)[0].sum())
 
 
 def top1_and_loss(
     model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None, fit: tuple[int, int] | None = None
 ) -> tuple[np.ndarray, float]:
-    """Which images a model in test mode classifies rightly with its own head, bool right_M, and the mean cross entropy
-    of its softmax in nats, whatever loss it was trained with.
+    """Return (which images a model in eval mode classifies correctly with its own head, bool right_M; the mean
+    cross-entropy of its softmax in nats, whatever loss it was trained with).
 
     Args:
-        fit: (image_size, channels) of the model, where images are stored at other ones.
+        fit: (image_size, channels) of the model, if images are stored with other ones.
     """
     import torch
 
@@ -200,14 +202,15 @@ Features = Callable[[Images], np.ndarray]
 
 
 def read_features(path: Path) -> tuple[Features, Load, str]:
-    """(features, load, name) as a `TaskContext` has them; an "image" holds its row number as 8 bytes.
+    """Read features from a file. Return (features, load, name): the first two as in a `TaskContext`, and the file's
+    name. An "image" of the set that `load` returns holds its row number as 8 bytes.
 
     Args:
         path: an .npz with train_x (N, D), train_y (N), test_x (M, D), test_y (M).
 
     Raises:
-        UserError: not such a file, arrays of other shapes or kinds, values that are not finite as float32, a test
-            class without training examples, or one class alone.
+        UserError: it is no such file, arrays have other shapes or kinds, values are not finite as float32, a test class
+            has no training examples, or there is one class only.
     """
     parts = _read(path)
     _check(path, parts)
@@ -215,7 +218,7 @@ def read_features(path: Path) -> tuple[Features, Load, str]:
         features_ND = np.concatenate([parts["train_x"], parts["test_x"]]).astype(np.float32)
     if not np.isfinite(features_ND).all():
         raise UserError(f"{path}: some features are not finite in float32.", "Extract them again.")
-    classes_K = np.unique(parts["train_y"])  # numbered from 0, from 1, or with gaps
+    classes_K = np.unique(parts["train_y"])  # the file may number classes from 0, from 1, or with gaps
     starts = {"train": 0, "test": len(parts["train_x"])}
     name = path.stem
 

@@ -1,4 +1,4 @@
-"""Fine-tuning: a copy of a trained model with a classifier of zeros, trained by the loop that trains cells.
+"""Fine-tune a copy of a trained model with a new classifier of zeros, by the same training loop that trains cells.
 
 Shapes: N images, H W C height, width and channels, K classes.
 """
@@ -33,13 +33,14 @@ from vit.resize import carry_over
 def transferred_model(
     model: nn.Module, name: str, *, image_size: int, channels: int, num_classes: int, **options: Any
 ) -> nn.Module:
-    """A copy of a trained model for another image size and other classes: its body, and a classifier of zeros.
+    """Return a copy of a trained model for another image size and other classes: its trained body with a classifier of
+    zeros.
 
     Raises:
-        UserError: a size the model cannot take, or a family whose weights depend on the size.
+        UserError: the model cannot take this size, or its weights depend on the size.
     """
     if getattr(getattr(model, "config", None), "head", "linear") != "linear":
-        options["head"] = "linear"  # the rest of the head goes with the old task
+        options["head"] = "linear"  # hidden layers of the head belong to the old task and are dropped
     fresh: Any = registry.build_model(
         name, image_size=image_size, channels=channels, num_classes=num_classes, **options
     )
@@ -53,7 +54,8 @@ def transferred_model(
 
 
 def _by_sets(images: ImageSet, device: str) -> tuple[ImageSet, torch.Tensor | None]:
-    """Images of several classes with the number of their set of classes as the label, and those sets, (S, K)."""
+    """For images with several classes each, return them with the number of their set of classes as the label, and the
+    distinct sets, (S, K) of 0 and 1. Other images are returned as they are, with None."""
     if not images.several:
         return images, None
     sets_SK, numbers_N = np.unique(images.targets_NK, axis=0, return_inverse=True)
@@ -68,14 +70,16 @@ class FineTuner:
 
     Args:
         model: the trained module.
-        name, options: what `registry.build_model` made it from.
-        image_size, channels: of the model's input; each call may request another size.
-        seed: of the cell.
-        should_stop: looked at between steps; True ends everything with `Interrupted`.
-        batches: keeps how many images fit at a time in test mode; None for its own.
-        dtype: of logits; see `bench.train.inference`.
+        name, options: arguments of `registry.build_model` that the model was built with.
+        image_size, channels: the model's input; each call may request another size.
+        seed: the cell's seed.
+        should_stop: called between steps; if it returns True, `Interrupted` is raised.
+        batches: remembers how many images fit into memory at a time in eval mode; None for a new one.
+        dtype: precision in which logits are computed; see `bench.train.inference`.
 
-    Where memory ran out in training, `micro_batch` is what then went through the network at once.
+    Attributes:
+        micro_batch: the number of images that went through the network at once after memory ran out in training; None
+            if it never did.
     """
 
     micro_batch: int | None = None
@@ -102,14 +106,15 @@ class FineTuner:
     def __call__(
         self, images: ImageSet, *, recipe: Recipe, steps: int, image_size: int | None = None, purpose: str = ""
     ) -> FineTuned:
-        """Train on all of `images` for a number of steps; order, augmentation and dropout follow (seed, purpose).
+        """Train on all of `images` for a number of steps; order, augmentation and dropout depend on (seed, purpose).
 
         Args:
-            image_size: None for the model's own. Stored images are resized, anti-aliased; others are
-                decoded at this size.
+            image_size: pixels per side; None for the model's own. Stored images are resized with anti-aliasing; encoded
+                ones are decoded at this size.
 
         Raises:
-            Interrupted: `should_stop` returned True. UserError: the model cannot take this size.
+            Interrupted: `should_stop` returned True.
+            UserError: the model cannot take this size.
         """
         started = time.perf_counter()
         size = image_size or self.image_size
@@ -141,7 +146,7 @@ class FineTuner:
         if trainer.train_step.micro_batch < (recipe.micro_batch or recipe.batch):
             self.micro_batch = min(trainer.train_step.micro_batch, self.micro_batch or recipe.batch)
         if trainer.ema.mean:
-            model.load_state_dict(trainer.ema.mean, strict=False)  # it is never trained again
+            model.load_state_dict(trainer.ema.mean, strict=False)  # for good, as the model is never trained again
         per_image = flops.count(self.name, **sizes, model_options=self.options, activations=False).train_flops_per_image
         trained = len(losses) * recipe.batch
         return FineTuned(
@@ -154,7 +159,7 @@ class FineTuner:
         )
 
     def _logits(self, model: nn.Module, images_NHWC: Images, *, image_size: int) -> np.ndarray:
-        """float32 logits_NK, in test mode; a last, smaller batch is computed like any other."""
+        """Return float32 logits_NK in eval mode; a smaller last batch is computed like any other."""
         if isinstance(images_NHWC, EncodedImages):
             images_NHWC = images_NHWC.at(image_size)
 

@@ -1,6 +1,7 @@
-"""Labelled images are divided to choose among models, ways and strengths: every class in each part, and in one part
-images that belong together, of one group or copies of each other. Divided, what was learned by heart would count as
-understood.
+"""Divide labelled images into folds, to choose among models, ways of adapting and regularisation strengths.
+
+Every class is in each part. Images that belong together (of one group, or copies of each other) are in the same part:
+otherwise memorised images would count as generalisation.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ Parts = list[tuple[np.ndarray, np.ndarray]]
 
 
 def together(images: ImageSet) -> np.ndarray | None:
-    """Which images are never divided: uint64 (N,), equal for those of one group (`ImageSet.groups_N`), for copies of
-    each other (equal images; up to `dedup.MAX_AMONG` images also nearly equal ones), and for all that these connect.
-    None where each stands alone. It follows from content, not from the order of images."""
-    from scipy.sparse import coo_array  # here: a plan imports every task for its revision, and divides nothing
+    """Return which images belong together and must be in the same part: uint64 (N,), equal for images that do; None
+    where no images do.
+
+    Images belong together if they are of one group (`ImageSet.groups_N`), are copies of each other (equal images; in
+    sets of up to `dedup.MAX_AMONG` images also nearly equal ones), or are connected through others. The numbers depend
+    on the images' content, not on their order.
+    """
+    from scipy.sparse import coo_array  # imported here: a plan imports every task for its revision, and divides nothing
     from scipy.sparse.csgraph import connected_components
 
     number, keys_N = len(images), images.content_keys_N
@@ -36,15 +41,15 @@ def together(images: ImageSet) -> np.ndarray | None:
 
 
 def alone(groups_N: np.ndarray | None) -> bool:
-    """Whether no two images belong together."""
+    """Return whether no two images belong together (no number occurs twice)."""
     return groups_N is None or len(np.unique(groups_N)) == len(groups_N)
 
 
 def folds(labels_N: np.ndarray, groups_N: np.ndarray | None, number: int) -> Parts | None:
-    """The folds; None where a class has too few images, or images of too few groups.
+    """Divide images into `number` folds; None if a class has too few images, or there are too few groups.
 
     Args:
-        groups_N: equal for images that belong together (`together`); None where each stands alone.
+        groups_N: numbers, equal for images that belong together (see `together`); None where no images do.
     """
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 

@@ -1,4 +1,4 @@
-"""Which classes of a checkpoint the classes of a set are: as a table says, by WordNet id, by name, or by number."""
+"""Match the classes of an image set to the classes of a checkpoint: by a table, WordNet id, name or number."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from bench.data.readable import printable
 if TYPE_CHECKING:
     from vit.model_family import Classifier
 
-NUM_NAMED = 3  # unknown classes that a message names
-BETWEEN = "|"  # separates the classes of the checkpoint that one class of a set is
-SEPARATORS = ",;\t"  # One of these stands between columns.
+NUM_NAMED = 3  # unknown classes that an error names at most
+BETWEEN = "|"  # separates the classes of the checkpoint that one class of the set stands for
+SEPARATORS = ",;\t"  # one of these separates the columns of a table
 WRITE = (
     "Write a row per class of the images: its name, then the checkpoint's WordNet id, name or number: cat,n02123045."
 )
@@ -29,11 +29,12 @@ WRITE = (
 
 @dataclass(frozen=True, kw_only=True)
 class KnownClasses:
-    """Classes of a set among those of a checkpoint.
+    """The classes of an image set as classes of a checkpoint.
 
     Attributes:
-        classes: the checkpoint's numbers of each class of the set; several where a table joins them.
-        said: how they were found, in words.
+        classes: for each class of the set, the numbers of the checkpoint's classes that it stands for; more than one
+            only where a table joins them.
+        said: how the classes were matched, in words.
     """
 
     classes: tuple[tuple[int, ...], ...]
@@ -41,11 +42,12 @@ class KnownClasses:
 
     @property
     def numbers(self) -> np.ndarray:
-        """All of the checkpoint's classes that the set has, (C,), in the set's order."""
+        """Numbers of all of the checkpoint's classes that the set has, (C,), in the set's order."""
         return np.array([number for each in self.classes for number in each])
 
     def of_checkpoint(self, num_classes: int) -> np.ndarray:
-        """The class of the set that each class of the checkpoint belongs to, (num_classes,); -1 for none."""
+        """Return for each class of the checkpoint the class of the set that it belongs to: (num_classes,), -1 for
+        none."""
         own_K = np.full(num_classes, -1)
         for number, each in enumerate(self.classes):
             own_K[list(each)] = number
@@ -53,16 +55,16 @@ class KnownClasses:
 
 
 def match(names: Sequence[str], classifier: Classifier, *, where: str, table: Path | None = None) -> KnownClasses:
-    """The classes of the checkpoint that the classes of a set are.
+    """Match the classes of a set to those of a checkpoint.
 
     Args:
-        names: of the set's classes.
-        where: the set, in messages.
-        table: a CSV file with rows of a class of the set and classes of the checkpoint; classes that it does not name
-            are found by their own names.
+        names: names of the set's classes.
+        where: name of the set, for error messages.
+        table: a CSV file whose rows have a class of the set and classes of the checkpoint; classes that it does not
+            name are matched by their own names.
 
     Raises:
-        UserError: a class that the checkpoint does not know, or knows twice; a table that cannot be read.
+        UserError: the checkpoint lacks a class, or has two of its name; or the table cannot be read.
     """
     said = {} if table is None else read(table, names, classifier, where=where)
     rest = [name for name in names if name not in said]
@@ -79,7 +81,7 @@ def match(names: Sequence[str], classifier: Classifier, *, where: str, table: Pa
 
 
 def _by_name(names: Sequence[str], classifier: Classifier, *, where: str) -> tuple[Mapping[str, int], str]:
-    """(the checkpoint's class of each name, how it was found)."""
+    """Return (name -> the checkpoint's class, how the names were matched in words)."""
     numbers = [int(name) for name in names if name.isascii() and name.isdigit()]
     if len(numbers) == len(names) and max(numbers) < classifier.num_classes:
         return dict(zip(names, numbers, strict=True)), "by number: the folders are numbers"
@@ -108,10 +110,11 @@ def _by_name(names: Sequence[str], classifier: Classifier, *, where: str) -> tup
 
 
 def read(table: Path, names: Sequence[str], classifier: Classifier, *, where: str) -> Mapping[str, tuple[int, ...]]:
-    """The checkpoint's classes of each class of a set that a table names. A first row that names none is its header.
+    """Read a table: class of the set -> the checkpoint's classes. A first row that names no class of the set is taken
+    as a header.
 
     Raises:
-        UserError: it cannot be read; it names a class that the set, or the checkpoint, does not have.
+        UserError: the table cannot be read, or names a class that the set or the checkpoint does not have.
     """
     places = _places(classifier)
     own = {plain(name): name for name in names}
@@ -133,7 +136,7 @@ def read(table: Path, names: Sequence[str], classifier: Classifier, *, where: st
 
 
 def _rows(table: Path) -> list[list[str]]:
-    """The rows of a CSV file, without blanks around its fields."""
+    """Return the rows of a CSV file, with blanks around fields removed."""
     try:
         text = table.read_text(encoding="utf-8-sig")
         separator = max(SEPARATORS, key=text.partition("\n")[0].count)
@@ -147,7 +150,8 @@ def _rows(table: Path) -> list[list[str]]:
 
 
 def _number(text: str, places: Mapping[str, Sequence[int]], classifier: Classifier, *, table: Path, name: str) -> int:
-    """The class of the checkpoint that a cell of the table means."""
+    """Return the number of the checkpoint's class that a field of the table names. Raises UserError if there is none,
+    or more than one."""
     known = places.get(plain(text), ())
     if not known and text.isascii() and text.isdigit() and int(text) < classifier.num_classes:
         return int(text)
@@ -164,7 +168,7 @@ def _number(text: str, places: Mapping[str, Sequence[int]], classifier: Classifi
 
 
 def _places(classifier: Classifier) -> dict[str, list[int]]:
-    """The numbers of the checkpoint's classes by their names and WordNet ids."""
+    """Return name or WordNet id -> numbers of the checkpoint's classes with it."""
     places: dict[str, list[int]] = {}
     for number, known in enumerate(classifier.classes):
         for name in {plain(one) for one in known}:
@@ -173,6 +177,6 @@ def _places(classifier: Classifier) -> dict[str, list[int]]:
 
 
 def _near(name: str, known: Mapping[str, object]) -> str:
-    """Names like this one, as the beginning of advice; "" without."""
+    """Return a sentence with the known names most like this one, to begin an advice with; "" if there are none."""
     close = difflib.get_close_matches(plain(name), known, n=2)
     return f"Near: {', '.join(close)}. " if close else ""

@@ -1,10 +1,10 @@
-"""Multinomial logistic regression with an L2 penalty whose strength cross-validation chooses: the optimum of
-scikit-learn, reached sooner.
+"""Multinomial logistic regression with an L2 penalty whose strength is chosen by cross-validation. It finds the same
+optimum as scikit-learn, but faster.
 
 The penalty does not change when features are rotated. In the basis of their principal directions, of which there are at
-most as many as examples, the curvature of the loss is nearly diagonal: weights in units of it, and the optimum of the
-next stronger penalty to start from, leave L-BFGS less to do. Products are of float32. Penalties are weakened until two
-in a row are worse than the best: the weakest take longest, and are seldom chosen.
+most as many as examples, the curvature of the loss is nearly diagonal. L-BFGS needs fewer iterations if weights are
+scaled by it, and if it starts from the optimum of the next stronger penalty. Matrix products are float32. Penalties are
+weakened until two in a row are worse than the best, because the weakest take longest and are seldom chosen.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import numpy as np
 from bench.tasks._folds import Parts
 
 STRENGTHS = tuple(10.0**power for power in range(-4, 3))  # scikit-learn's C: the inverse of the penalty
-WORSE = 2  # strengths in a row, after which none that is weaker is tried
+WORSE = 2  # number of worse penalties in a row after which no weaker one is tried
 STD_FLOOR = 1e-5
-MAX_ITER = 300  # of L-BFGS; a weak penalty on separable data hardly converges, and is used as it is
-GTOL, FTOL = 1e-5, 1e-7  # of the mean loss, in nats
-EVALUATIONS, FEW, WITHOUT_FOLDS = 750, 200, 50  # of the loss; from so many images on; where C is given
-EVALUATED_PER_SECOND = 27e9  # operations in float32; these three, and what follows, are measured on one core of 2025
-EACH, PER_SHARE, PER_WEIGHT = 1e-4, 8e-9, 40e-9  # seconds of an evaluation beside them
+MAX_ITER = 300  # iterations of L-BFGS; a weak penalty on separable data hardly converges, and is used as it is
+GTOL, FTOL = 1e-5, 1e-7  # tolerances of L-BFGS for the mean loss, in nats
+# For plans, measured on one core of 2025:
+EVALUATIONS, FEW, WITHOUT_FOLDS = 750, 200, 50  # evaluations of the loss; from this many images on; where C is given
+EVALUATED_PER_SECOND = 27e9  # float32 operations per second in matrix products
+EACH, PER_SHARE, PER_WEIGHT = 1e-4, 8e-9, 40e-9  # further seconds of an evaluation: fixed, per probability, per weight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,10 @@ class Rotated:
     """Standardised examples in the basis of their principal directions.
 
     Attributes:
-        mean_D, std_D: what features are standardised with.
+        mean_D, std_D: mean and standard deviation by which features are standardised.
         basis_DR: orthonormal directions, without those in which the examples do not differ.
-        z_NR: the examples, float32. variance_R: the mean of their squares.
+        z_NR: the examples, float32.
+        variance_R: mean square of each column of z_NR.
     """
 
     mean_D: np.ndarray
@@ -43,13 +45,13 @@ class Rotated:
     variance_R: np.ndarray
 
     def __call__(self, features_MD: np.ndarray) -> np.ndarray:
-        """Other examples in the same basis, (M, R)."""
+        """Standardise other examples likewise, and rotate them into the same basis: (M, R) float32."""
         return (((features_MD - self.mean_D) / self.std_D) @ self.basis_DR).astype(np.float32)
 
 
 def rotate(train_ND: np.ndarray) -> Rotated:
-    """Standardise and rotate."""
-    from scipy import linalg  # here: a plan imports every task for its revision, and has nothing to decompose
+    """Standardise examples, and rotate them into the basis of their principal directions."""
+    from scipy import linalg  # imported here: a plan imports every task for its revision, and decomposes nothing
 
     mean_D, std_D = train_ND.mean(0, dtype=np.float64), train_ND.std(0, dtype=np.float64) + STD_FLOOR
     x_ND = (train_ND - mean_D) / std_D
@@ -65,21 +67,24 @@ def rotate(train_ND: np.ndarray) -> Rotated:
 def path(
     z_NR: np.ndarray, labels_N: np.ndarray, variance_R: np.ndarray, strengths: Sequence[float]
 ) -> Iterator[np.ndarray]:
-    """Weights (R + 1, K) for each of `strengths`, which ascend; the last row holds the intercepts.
+    """Fit logistic regressions of ascending C, each starting from the previous one. Yield the weights (R + 1, K) for
+    each of `strengths`; the last row holds the intercepts.
 
     Args:
-        labels_N: integers from 0, all of which up to the largest occur.
-        variance_R: mean square of the columns of z_NR, roughly.
+        z_NR: examples as `Rotated` has them.
+        labels_N: class numbers from 0, each of which up to the largest occurs.
+        variance_R: approximate mean square of each column of z_NR.
+        strengths: values of C, ascending.
     """
     from scipy.optimize import minimize
 
     number, classes = len(z_NR), int(labels_N.max()) + 1
     rows_N = np.arange(number)
     z_NR1 = np.concatenate([z_NR, np.ones((number, 1), np.float32)], axis=1)
-    z_R1N = np.ascontiguousarray(z_NR1.T)  # twice the memory, half the time of the gradient
+    z_R1N = np.ascontiguousarray(z_NR1.T)  # this copy doubles the memory, and halves the time of the gradient
     w_RK = np.zeros((z_NR1.shape[1], classes))
     for strength in strengths:
-        # scikit-learn fits, and penalises, the difference of the weights of two classes
+        # with two classes scikit-learn fits, and penalises, the difference of their weights
         each = (2 if classes == 2 else 1) / (strength * number)
         penalty_R1 = np.append(np.full(z_NR.shape[1], each), 0.0)[:, None]
         unit_R1 = 1 / np.sqrt(penalty_R1 + np.append(variance_R, 1.0)[:, None] / classes)
@@ -106,18 +111,21 @@ def path(
 
 
 def classify(z_MR: np.ndarray, w_RK: np.ndarray) -> np.ndarray:
-    """Classes of examples, (M,)."""
+    """Return the predicted classes of examples: (M,)."""
     return (z_MR @ w_RK[:-1] + w_RK[-1]).argmax(1)
 
 
 def fit(
     train_ND: np.ndarray, labels_N: np.ndarray, parts: Parts | None
 ) -> tuple[Rotated, np.ndarray, np.ndarray, float]:
-    """(the examples rotated, weights (R + 1, K), the classes K, the chosen C). Standardised by the training part; ties
-    take the smaller C.
+    """Fit a logistic regression whose C is chosen by cross-validation; of equally good values the smallest.
 
     Args:
-        parts: of the cross-validation; None takes a C of 1.
+        parts: folds of the cross-validation; None takes a C of 1.
+
+    Returns:
+        (the rotated examples, weights (R + 1, K) with intercepts in the last row, class of each column (K,), the chosen
+        C).
     """
     rotated, (classes_K, known_N) = rotate(train_ND), np.unique(labels_N, return_inverse=True)
     z_NR, best = rotated.z_NR, 1.0
@@ -137,8 +145,11 @@ def fit(
 
 
 def seconds(images: int, features: int, classes: int, *, folds: int) -> float:
-    """Seconds that a core takes to fit and predict, for plans. How hard classes are to divide is not known then: three
-    times as many evaluations, or half of them, occur."""
+    """Estimate the seconds that one core takes to fit and predict, for plans.
+
+    How hard classes are to separate is not known then: three times as many evaluations of the loss occur, or half as
+    many.
+    """
     rank = min(images, features)
     times = EVALUATIONS * min(1.0, images / FEW) ** 0.5 if folds else WITHOUT_FOLDS
     products = 4 * images * rank * classes / EVALUATED_PER_SECOND

@@ -1,8 +1,8 @@
-"""Metrics of imbalanced classes, each with its error over test images or groups of them.
+"""Metrics for imbalanced classes, each with its standard error over test images or groups of them.
 
-Values are scikit-learn's. Errors come from resamples of the test images, or of their groups, with replacement: the
-same for every score on the same images, so that two scores can be compared in pairs. A class of which every image is
-right, or every one wrong, adds the error of half a mistake, which resamples cannot show.
+Values are scikit-learn's. Errors come from resamples of the test images, or of their groups, with replacement. These
+are the same for every score on the same images, so that two scores can be compared in pairs. A class whose images are
+all right, or all wrong, adds the error of half a mistake, which resamples cannot show.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from bench.store import resampled
 from bench.study.record import Score
 
 RESAMPLES = 500
-AT_ONCE = 1 << 22  # weights of images in memory
-LEVEL = 0.9  # level of the intervals of recalls
+AT_ONCE = 1 << 22  # weights (resamples x images) held in memory at a time
+LEVEL = 0.9  # confidence level of the intervals of recalls
 
 
 def check(metrics: Sequence[str]) -> None:
-    """Raises UserError for a metric that is not known."""
+    """Raise UserError for an unknown metric."""
     for name in metrics:
         if name not in ("accuracy", *BESIDE):
             raise unknown("metric", name, ("accuracy", *BESIDE))
@@ -41,12 +41,13 @@ def scores(
     detail: Mapping[str, Any],
     **head: Any,
 ) -> list[Score]:
-    """One score per metric beside accuracy.
+    """Return one score per metric other than accuracy.
 
     Args:
-        names: of the classes, in label order.
-        content_hash: of the test images; None where a record is not to hold the resamples.
-        detail: of each score.
+        names: names of the classes, in the order of labels.
+        content_hash: hash of the test images; None if the record should not hold the values on the resamples.
+        groups_M: numbers, equal for test images that belong together; None where no images do.
+        detail: detail of each score.
         head: other fields of the scores.
     """
     check(metrics)
@@ -78,7 +79,7 @@ def scores(
 
 
 def value_of(metric: str, predicted_M: np.ndarray, labels_M: np.ndarray) -> float:
-    """A metric of predicted classes."""
+    """Return the value of a metric for predicted classes and labels."""
     from sklearn.metrics import f1_score, recall_score
 
     if metric == MACRO_F1:
@@ -89,8 +90,11 @@ def value_of(metric: str, predicted_M: np.ndarray, labels_M: np.ndarray) -> floa
 
 
 def weights(num_test: int, groups_M: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray]]:
-    """(resamples, how often each test image is in each), some resamples at a time. Images of a group are drawn
-    together. They depend on the numbers of images and groups alone, as scores on other images are never paired."""
+    """Yield (numbers of some resamples, how often each test image is in each: (B, M)) until all are done.
+
+    Images of a group are always in a resample together. Resamples depend only on the numbers of images and groups; that
+    suffices, because scores on different images are never paired.
+    """
     of_M = None if groups_M is None else np.unique(groups_M, return_inverse=True)[1]
     units = num_test if of_M is None else int(of_M.max()) + 1
     rng, at_once = generator(0, f"metrics/{units}"), max(1, AT_ONCE // num_test)
@@ -101,7 +105,7 @@ def weights(num_test: int, groups_M: np.ndarray | None) -> Iterator[tuple[slice,
 
 
 def _by_class(weights_BM: np.ndarray, classes_M: np.ndarray, number: int) -> np.ndarray:
-    """Sums of weights by class, (B, K)."""
+    """Return the sums of weights by class: (B, K)."""
     return np.stack([np.bincount(classes_M, weights=row_M, minlength=number) for row_M in weights_BM])
 
 
@@ -114,7 +118,7 @@ def _macro_f1(labelled_BK: np.ndarray, predicted_BK: np.ndarray, right_BK: np.nd
 
 
 def _mean(part_BK: np.ndarray, whole_BK: np.ndarray) -> np.ndarray:
-    """Mean share over classes that a resample has."""
+    """Return the mean of part / whole over the classes that a resample has: (B,)."""
     return (part_BK / np.maximum(whole_BK, 1)).sum(1) / np.maximum((whole_BK > 0).sum(1), 1)
 
 
@@ -125,7 +129,8 @@ VALUES: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = 
 
 
 def _unseen(predicted_M: np.ndarray, labels_M: np.ndarray, groups_M: np.ndarray | None) -> float:
-    """Standard error of the mean over classes from classes whose images are all right or all wrong."""
+    """Return the part of the standard error of a mean over classes that is due to classes whose images are all right or
+    all wrong."""
     classes, variance = np.unique(labels_M), 0.0
     for label in classes:
         of_class_M = labels_M == label
@@ -138,8 +143,10 @@ def _unseen(predicted_M: np.ndarray, labels_M: np.ndarray, groups_M: np.ndarray 
 def recalls(
     predicted_M: np.ndarray, labels_M: np.ndarray, names: Sequence[str], groups_M: np.ndarray | None
 ) -> list[list[Any]]:
-    """[class, test images, recall, low, high] of every class that is tested: Wilson's interval, for as many independent
-    images as groups have."""
+    """Return [class, test images, recall, low, high] for every class with test images.
+
+    low and high are Wilson's interval at `LEVEL`, with the number of groups as the number of independent images.
+    """
     from scipy.special import ndtri
 
     made, z = list[list[Any]](), float(ndtri((1 + LEVEL) / 2))
@@ -155,7 +162,7 @@ def recalls(
 
 
 def _chance(metric: str, labels_M: np.ndarray, number: int) -> float:
-    """The value of guesses that take all classes equally often."""
+    """Return the value of a metric for random guesses that choose all classes equally often."""
     if metric != MACRO_F1:
         return 1 / number
     shares_K = np.bincount(labels_M, minlength=number) / len(labels_M)

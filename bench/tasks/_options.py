@@ -1,4 +1,4 @@
-"""Options of a task, checked against the annotations of its `evaluate`."""
+"""Check the options of a task against the annotations of its `evaluate`."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "
 
 
 def checked_options(evaluate: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, one value made a sequence where the task takes several; what has no annotation passes as it is.
+    """Check options against the annotations of `evaluate`, and return them. A single value becomes a tuple where the
+    task takes a sequence; options without an annotation are not checked.
 
     Raises:
-        UserError: an option that the task does not have, or a value of another kind than it takes.
+        UserError: the task has no such option, or takes a value of another kind.
     """
     known = set(inspect.signature(evaluate).parameters) - {"context", "data"}
     kinds = typing.get_type_hints(evaluate)
@@ -35,10 +36,10 @@ def checked_options(evaluate: Callable[..., Any], options: Mapping[str, Any]) ->
 
 
 def _as(value: Any, kind: Any) -> Any:
-    """The value, if it is of this kind.
+    """Return the value if it is of this kind (an annotation); a single value as a tuple for a sequence.
 
     Raises:
-        TypeError: it is not.
+        TypeError: the value is of another kind.
     """
     if kind is Any:
         return value
@@ -57,7 +58,7 @@ def _as(value: Any, kind: Any) -> Any:
 
 
 def _in_words(kind: Any) -> str:
-    """A kind in words: `int | None` -> "None or a whole number"."""
+    """Return an annotation in words: `int | None` -> "None or a whole number"."""
     if typing.get_origin(kind) is Sequence:
         return f"a list, each {_in_words(typing.get_args(kind)[0])}"
     kinds = sorted(typing.get_args(kind) or (kind,), key=lambda one: one is not type(None))

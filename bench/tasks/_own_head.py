@@ -1,8 +1,8 @@
-"""The accuracy of a checkpoint's own classifier on images whose classes it knows.
+"""Measure the accuracy of a checkpoint's own classifier on images whose classes it knows.
 
-Every image of the folder is scored, as the checkpoint's library prepares it; nothing is fitted. `_known_classes` finds
-the classes of the images among those of the checkpoint; where a table says that a class of the set is several of these,
-any of them is right. Scores have Wilson's interval over images.
+Every image of the folder is classified, prepared as by the checkpoint's library; nothing is fitted. `_known_classes`
+matches the classes of the images to those of the checkpoint; where a table says that a class of the set stands for
+several of these, any of them is correct. Scores have Wilson's interval over images.
 """
 
 from __future__ import annotations
@@ -24,27 +24,29 @@ from bench.tasks._known_classes import match
 if TYPE_CHECKING:
     from vit.model_family import Classifier
 
-LEVEL = 0.95
+LEVEL = 0.95  # confidence level of intervals
 TOP = 5
 IMAGENET_CLASSES = 1000
-SETS = {  # test set -> (its words, a pattern of folders that hold it, the published column)
+SETS = {  # test set -> (its name in texts, names of folders that hold it, key of its published accuracy)
     "in1k": ("ImageNet's validation images", ("imagenet", "imagenet-1k", "ilsvrc2012", "imagenet1k"), "in1k_top1"),
     "v2": ("ImageNet-V2", ("imagenetv2", "imagenet-v2"), "v2_top1"),
     "a": ("ImageNet-A", ("imagenet-a",), "a_top1"),
     "r": ("ImageNet-R", ("imagenet-r",), "r_top1"),
     "sketch": ("ImageNet-Sketch", ("imagenet-sketch", "sketch"), "sketch_top1"),
 }
-PARTS = ("a", "r")  # test sets of some classes, among which the published share is
+PARTS = ("a", "r")  # test sets with a part of the classes; their published accuracy is among these classes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A share of images with its interval, beside a published one.
+    """A fraction of images that are classified correctly, with its interval and the published value.
 
     Attributes:
-        name: in words. key: for machines. right, images: counts.
+        name: what it is, in words.
+        key: what it is, for programs.
+        right, images: numbers of correct images, and of all.
         low, high: Wilson's interval at `LEVEL`, over images.
-        published: the published share; None without.
+        published: the published fraction; None if unknown.
     """
 
     name: str
@@ -61,21 +63,23 @@ class Share:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the published share is inside the interval; None without one."""
+        """Whether the published fraction is inside the interval; None if it is unknown."""
         return None if self.published is None else self.low <= self.published <= self.high
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnHeadShares:
-    """What was found of a checkpoint.
+    """The measured accuracies of a checkpoint on a folder of images.
 
     Attributes:
-        shares: measured ones.
-        images: of the set. classes: of the checkpoint, those that the set has. num_classes: of the checkpoint, all.
-        matched: how classes were found, in words.
-        test_set: of `SETS`; "" for others.
-        top_NK: the classes of the checkpoint with the highest logits, best first.
-        labels_N: the class of the checkpoint that each image has, the first where its own class is several.
+        shares: accuracies of several kinds.
+        images: number of images.
+        classes: number of the checkpoint's classes that the images have.
+        num_classes: number of all the checkpoint's classes.
+        matched: how classes were matched, in words.
+        test_set: key of `SETS`; "" for other images.
+        top_NK: for each image the checkpoint's classes with the highest logits, best first.
+        labels_N: for each image its class in the checkpoint; the first if its class stands for several.
     """
 
     shares: tuple[Share, ...]
@@ -89,7 +93,11 @@ class OwnHeadShares:
 
 
 def share(name: str, key: str, right_N: np.ndarray, published: float | None = None) -> Share:
-    """The share of right images, with its interval."""
+    """Return the fraction of correct images, with its interval.
+
+    Args:
+        right_N: bool, one per image.
+    """
     from scipy.stats import binomtest
 
     right, images = int(right_N.sum()), len(right_N)
@@ -102,14 +110,14 @@ def share(name: str, key: str, right_N: np.ndarray, published: float | None = No
 def test_images(
     folder: Path, find: Callable[[Path], FolderContents], *, labelled: bool = False
 ) -> tuple[Source, tuple[str, ...]]:
-    """(the test images of a folder, or all where it has no splits; their classes).
+    """Return (the test images of a folder, or all images if it has no splits; the names of their classes).
 
     Args:
-        find: lists what a folder holds.
-        labelled: whether a table says which images are for testing, in place of folders.
+        find: function that lists what a folder holds.
+        labelled: whether a table, and not folders, says which images are for testing.
 
     Raises:
-        UserError: there are none.
+        UserError: the folder has no images.
     """
     below = [word for word in SPLIT_WORDS["test"] if (folder / word).is_dir()]
     if below and not labelled and not any((folder / word).is_dir() for word in SPLIT_WORDS["train"]):
@@ -119,7 +127,8 @@ def test_images(
 
 
 def which_set(folder: Path, source: Source, names: Sequence[str]) -> str:
-    """The public test set that a folder holds, of `SETS`, by the names of its images and folders; "" for others."""
+    """Guess which public test set a folder holds, by the names of its images and folders: a key of `SETS`, or "" for
+    others."""
     if real.NUMBER.search(source.name(0)) and real.NUMBER.search(source.name(len(source) - 1)):
         return "in1k"
     parts = [part.casefold().replace("_", "-") for part in folder.absolute().parts[-2:]]
@@ -132,10 +141,10 @@ def which_set(folder: Path, source: Source, names: Sequence[str]) -> str:
 
 
 def logits(classifier: Classifier, source: Source, *, device: str, batch: int) -> Iterator[np.ndarray]:
-    """Logits of all images in their order, some at a time, in test mode.
+    """Yield the logits of all images in order, one batch at a time, with the network in eval mode.
 
     Raises:
-        UserError: an image that cannot be read: leaving it out would change the score.
+        UserError: an image cannot be read; leaving it out would change the score.
     """
     import torch
     from PIL import Image, UnidentifiedImageError
@@ -174,14 +183,14 @@ def judge(
     table: Path | None = None,
     step: Callable[[int], None] = lambda images: None,
 ) -> OwnHeadShares:
-    """Score every image.
+    """Classify every image with the checkpoint's own classifier, and return the accuracies.
 
     Args:
-        names: the classes of the images.
-        folder: where they lie; `real.json` in it, or above it, adds the ReaL labels.
-        test_set: whose published numbers stand beside, of `SETS`; None: as the folder's names say.
-        table: which class of the checkpoint each class of the images is; None: as their names say.
-        step: is told of each batch's images.
+        names: names of the classes of the images.
+        folder: folder of the images; a `real.json` in it, or above it, adds the ReaL labels.
+        test_set: key of `SETS` whose published accuracies are compared; None guesses it (`which_set`).
+        table: file that says which class of the checkpoint each class of the images is; None matches them by name.
+        step: called with the number of images after each batch.
 
     Raises:
         UserError: see `_known_classes.match` and `logits`.
@@ -231,11 +240,12 @@ def judge(
 
 
 def _real(folder: Path, source: Source, classifier: Classifier) -> real.MultiLabels | None:
-    """The ReaL labels of the images, in the checkpoint's classes, where real.json lies in the folder or above it."""
+    """Return the ReaL labels of the images, in the checkpoint's classes, if a real.json is in the folder or above it;
+    else None."""
     path = next((place / real.FILE for place in (folder, folder.parent) if (place / real.FILE).is_file()), None)
     if (
         path is None or classifier.num_classes != IMAGENET_CLASSES
-    ):  # its numbers are those of ImageNet's thousand classes
+    ):  # labels in real.json are numbers of ImageNet's thousand classes
         return None
     labels = real.read_real(path, num_classes=IMAGENET_CLASSES)
     return real.by_name(labels, [source.name(number) for number in range(len(source))], path=path)

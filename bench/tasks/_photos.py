@@ -1,4 +1,5 @@
-"""Labelled photos beside an accuracy: copies among them, classes, and the surest errors as small pictures."""
+"""Facts about labelled photos that go with an accuracy: copies among them, counts by class, and the most confident
+errors as small pictures."""
 
 from __future__ import annotations
 
@@ -15,20 +16,20 @@ from bench.core.errors import UserError
 from bench.data import dedup
 from bench.data.image_set import ImageSet
 
-SIDE = 72  # pixels of a small picture
-QUALITY = 75  # of its JPEG
-MAX_ERRORS, MAX_PAIRS = 12, 6  # that are kept as pictures
+SIDE = 72  # pixels per side of a small picture at most
+QUALITY = 75  # quality of its JPEG
+MAX_ERRORS, MAX_PAIRS = 12, 6  # errors, and pairs of copies, that are kept as pictures at most
 PER_PIXEL, PER_PAIR = 30e-9, 20e-9  # seconds to shrink an image, and to compare two: for plans
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Copies:
-    """Near-duplicates of a labelled set.
+    """Copies (near-duplicates) in a labelled set.
 
     Attributes:
-        aside_N: bool per training image: a test image is a copy of it.
+        aside_N: bool, one per training image: whether it is a copy of a test image.
         contrary: some pairs of copies with different labels, as small pictures: see `picture`.
-        num_contrary: how many pairs there are.
+        num_contrary: number of all such pairs.
     """
 
     aside_N: np.ndarray
@@ -37,7 +38,7 @@ class Copies:
 
 
 def copies(train: ImageSet, test: ImageSet) -> Copies:
-    """Copies between the two splits and within each.
+    """Find the copies between the two splits and within each.
 
     Raises:
         UserError: all training images of a class are copies of test images.
@@ -54,13 +55,14 @@ def copies(train: ImageSet, test: ImageSet) -> Copies:
 
 
 def seconds(train: int, test: int, side: int) -> float:
-    """Seconds that a core takes for `copies` of so many images, this many pixels wide; for plans."""
+    """Estimate the seconds that one core takes for `copies`, with these numbers of images of `side` pixels per side;
+    for plans."""
     among = sum(number**2 for number in (train, test) if number <= dedup.MAX_AMONG)
     return (train + test) * side**2 * PER_PIXEL + 2 * (train * test + among) * PER_PAIR
 
 
 def _contrary(one: ImageSet, other: ImageSet) -> Iterator[tuple[tuple[ImageSet, int], tuple[ImageSet, int]]]:
-    """Pairs of copies with different labels, each once."""
+    """Yield each pair of copies with different labels, one image from each set: ((set, position), (set, position))."""
     if one is other and len(one) > dedup.MAX_AMONG:
         return
     for i, j in zip(*(place_M.tolist() for place_M in dedup.pairs(one, other)), strict=True):
@@ -69,7 +71,7 @@ def _contrary(one: ImageSet, other: ImageSet) -> Iterator[tuple[tuple[ImageSet, 
 
 
 def picture(images: ImageSet, place: int) -> dict[str, str]:
-    """{"class": its label, "split": …, "jpeg": the image as a small JPEG in base64}."""
+    """Return {"class": the label of an image, "split": its split, "jpeg": the image as a small JPEG in base64}."""
     pixels_HWC = np.asarray(images.images_NHWC[place : place + 1])[0]
     small = Image.fromarray(pixels_HWC[..., 0] if pixels_HWC.shape[2] == 1 else pixels_HWC)
     small.thumbnail((SIDE, SIDE))
@@ -80,8 +82,11 @@ def picture(images: ImageSet, place: int) -> dict[str, str]:
 
 
 def surest_errors(test: ImageSet, predicted_M: np.ndarray, scores_MK: np.ndarray) -> list[dict[str, str]]:
-    """Misjudged test images as small pictures with the class that they were "taken" for, those first whose score
-    (ridge regression's) for that class is furthest above that for their label."""
+    """Return the most confidently misclassified test images as small pictures, with the class that each was "taken"
+    for.
+
+    Those come first whose score (of ridge regression) for that class is furthest above the score for their label.
+    """
     wrong_E = np.flatnonzero(predicted_M != test.labels_N)
     margin_E = scores_MK[wrong_E, predicted_M[wrong_E]] - scores_MK[wrong_E, test.labels_N[wrong_E]]
     first = wrong_E[np.argsort(-margin_E, kind="stable")][:MAX_ERRORS]
@@ -91,8 +96,12 @@ def surest_errors(test: ImageSet, predicted_M: np.ndarray, scores_MK: np.ndarray
 def by_class(
     names: Sequence[str], labels_N: np.ndarray, test_labels_M: np.ndarray, validated_N: np.ndarray | None
 ) -> list[list[Any]]:
-    """[class, labelled images, how many of them are right in cross-validation, test images]; None where there was no
-    cross-validation."""
+    """Return [class, labelled images, how many of them are right in cross-validation, test images] for each class.
+
+    Args:
+        validated_N: bool, one per labelled image: whether cross-validation classifies it correctly. None without
+            cross-validation; the third entry is then None.
+    """
     num_K, tested_K = (np.bincount(labels, minlength=len(names)) for labels in (labels_N, test_labels_M))
     right_K = None if validated_N is None else np.bincount(labels_N[validated_N], minlength=len(names))
     return [

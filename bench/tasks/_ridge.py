@@ -1,4 +1,4 @@
-"""Ridge regression on a standardised support set: one decomposition answers every ridge strength.
+"""Ridge regression on a standardised support set: one decomposition serves every ridge strength.
 
 The published few-shot protocol (big_vision's fewshot_lsr): every feature is standardised by the support set's mean and
 std + 1e-5, a constant feature of 100 is appended, targets are +1 / -1, W = argmin |X W - Y|^2 + ridge |W|^2.
@@ -28,9 +28,10 @@ class SupportSet:
     Shapes: N examples, D features, K classes, R the rank kept (min(N, D)).
 
     Attributes:
-        mean_D, std_D: what features are standardised with (std already floored).
-        x_ND: standardised features. targets_NK: +1 for the class, -1 elsewhere.
-        eigenvalues_R: of X X^T where N < D, else of X^T X.
+        mean_D, std_D: mean and standard deviation (with the floor added) by which features are standardised.
+        x_ND: standardised features.
+        targets_NK: +1 for an example's class, -1 elsewhere.
+        eigenvalues_R: eigenvalues of X X^T where N < D, else of X^T X.
         vectors_NN: eigenvectors of X X^T where N < D, else None.
         vectors_DD: eigenvectors of X^T X where N >= D, else None.
     """
@@ -61,7 +62,7 @@ class SupportSet:
         return self.basis_NR**2
 
     def weights(self, ridge: float) -> np.ndarray:
-        """float64 weights of shape (D + 1, K) for standardised features; the last row belongs to the constant 100."""
+        """Return float64 weights (D + 1, K) for standardised features; the last row belongs to the constant 100."""
         shrunk_RK = self.projected_RK / (self.eigenvalues_R + ridge)[:, None]
         w_DK = self.x_ND.T @ (self.basis_NR @ shrunk_RK) if self.vectors_DD is None else self.vectors_DD @ shrunk_RK
         count = len(self.x_ND)
@@ -69,18 +70,19 @@ class SupportSet:
         return np.concatenate([w_DK, bias_K[None]])
 
     def predictor(self, ridge: float) -> tuple[np.ndarray, np.ndarray]:
-        """(w_DK, b_K) for features as the model gives them: scores = features @ w + b."""
+        """Return the classifier (w_DK, b_K) for features that are not standardised: scores = features @ w + b."""
         weights = self.weights(ridge)
         w_DK = weights[:-1] / self.std_D[:, None]
         return w_DK, BIAS_FEATURE * weights[-1] - self.mean_D @ w_DK
 
     def leave_one_out(self, ridge: float) -> np.ndarray:
-        """Residuals target - prediction (N, K), each example predicted by the fit without it (standardisation kept).
+        """Return residuals target - prediction (N, K), where each example is predicted by the fit without it
+        (standardisation is not repeated).
 
-        The closed form (Allen's PRESS): residual / (1 - leverage), exact for ridge at a fixed design.
+        The closed form is Allen's PRESS: residual / (1 - leverage), which is exact for ridge at a fixed design.
         """
         count = len(self.x_ND)
-        bias = BIAS_FEATURE**2 / (count * BIAS_FEATURE**2 + ridge)  # its share of every leverage and every fit
+        bias = BIAS_FEATURE**2 / (count * BIAS_FEATURE**2 + ridge)  # the constant's part of every leverage and fit
         bias_fit_K = bias * self.targets_NK.sum(0)
         if self.vectors_DD is None:
             kept_R = ridge / (self.eigenvalues_R + ridge)  # 1 - shrinkage, without cancellation
@@ -95,8 +97,8 @@ class SupportSet:
 
 
 def decompose(features_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int) -> SupportSet:
-    """Standardise and decompose a support set in its smaller dimension."""
-    from scipy import linalg  # here: a plan imports every task for its revision, and has nothing to decompose
+    """Standardise a support set, and decompose it in its smaller dimension."""
+    from scipy import linalg  # imported here: a plan imports every task for its revision, and decomposes nothing
 
     raw_ND = np.asarray(features_ND, dtype=np.float64)
     if not np.isfinite(raw_ND).all():
@@ -104,7 +106,7 @@ def decompose(features_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int
     mean_D = raw_ND.mean(0)
     std_D = raw_ND.std(0) + STD_FLOOR
     x_ND = (raw_ND - mean_D) / std_D
-    x_ND -= x_ND.mean(0)  # takes the rounding of the mean out, so that the constant feature is orthogonal
+    x_ND -= x_ND.mean(0)  # removes the rounding error of the mean, so that the constant feature is orthogonal
     targets_NK = np.where(np.asarray(labels_N)[:, None] == np.arange(num_classes), 1.0, -1.0)
     vectors_NN = vectors_DD = None
     if len(x_ND) < x_ND.shape[1]:
@@ -117,7 +119,7 @@ def decompose(features_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int
         x_ND=x_ND,
         targets_NK=targets_NK,
         vectors_NN=vectors_NN,
-        eigenvalues_R=np.maximum(eigenvalues_R, 0.0),  # positive semi-definite: negative ones are rounding
+        eigenvalues_R=np.maximum(eigenvalues_R, 0.0),  # negative ones are rounding errors (positive semi-definite)
         vectors_DD=vectors_DD,
     )
 
@@ -125,7 +127,8 @@ def decompose(features_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int
 def choose_by_folds(
     features_ND: np.ndarray, labels_N: np.ndarray, parts: Parts, candidates: tuple[float, ...], *, num_classes: int
 ) -> float:
-    """Choose the strength as `choose_ridge` does, by the squared residuals of what each fold leaves out."""
+    """Return the candidate with the smallest sum of squared residuals on the examples that each fold leaves out; ties
+    go to the stronger ridge."""
     errors = dict.fromkeys(candidates, 0.0)
     for fitted_N, left_N in parts:
         support = decompose(features_ND[fitted_N], labels_N[fitted_N], num_classes=num_classes)
@@ -137,6 +140,6 @@ def choose_by_folds(
 
 
 def choose_ridge(support: SupportSet, candidates: tuple[float, ...]) -> float:
-    """The candidate with the smallest mean squared leave-one-out residual; ties go to the stronger ridge."""
+    """Return the candidate with the smallest mean squared leave-one-out residual; ties go to the stronger ridge."""
     errors = [(float(np.mean(support.leave_one_out(ridge) ** 2)), -ridge) for ridge in candidates]
     return -min(errors)[1]

@@ -1,7 +1,8 @@
-"""Images of several labels each, or none: probes that decide on every label, and how good they are.
+"""Probes and metrics for images with several labels each, or none (multi-label classification).
 
-Scores are ordered by mAP, the mean over labels of the average precision, and decided at a threshold for macro-F1. Both
-are scikit-learn's. Errors come from the resamples of `_metrics.weights`, so that models are compared in pairs.
+mAP, the mean over labels of the average precision, evaluates the order of a probe's scores; macro-F1 evaluates its
+decisions at a threshold. Both are scikit-learn's. Standard errors come from the resamples of `_metrics.weights`, so
+that models are compared in pairs.
 """
 
 from __future__ import annotations
@@ -18,15 +19,13 @@ from bench.study.record import Score
 from bench.tasks import _metrics
 from bench.tasks._folds import Parts, folds
 
-STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)  # scikit-learn's C, of logistic regression
+STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)  # values of C of scikit-learn's logistic regression, the inverse of the penalty
 RIDGES = tuple(10.0**power for power in range(-1, 6))
 FOLDS = 3
-ENDS = (5, 95)  # percent, of a label's interval
+ENDS = (5, 95)  # percentiles over resamples that are the ends of a label's interval
 NEIGHBOURS, TEMPERATURE = 20, 0.07
-DIGITS = (
-    9  # Decimals of a share: those of images all of whose neighbours have a label are equal, as summed in any order.
-)
-LABELS = "labels"  # A score's detail holds under this key: (label, images with it, AP, its ends, F1, its ends)
+DIGITS = 9  # decimals of a score: scores of images whose neighbours all have a label are then equal, however summed
+LABELS = "labels"  # key in a score's detail of rows (label, images with it, AP, its interval, F1, its interval)
 
 Decide = Callable[[np.ndarray, np.ndarray, np.ndarray, Parts | None], tuple[np.ndarray, float]]
 """(train_ND, targets_NK, test_MD, folds) -> (scores_MK, the score above which an image has the label)."""
@@ -35,7 +34,8 @@ Decide = Callable[[np.ndarray, np.ndarray, np.ndarray, Parts | None], tuple[np.n
 def ridge(
     train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray, parts: Parts | None
 ) -> tuple[np.ndarray, float]:
-    """Ridge regression on -1 and 1; its strength by leave-one-out, or by folds of images that belong together."""
+    """Score labels by ridge regression on targets -1 and 1. Its strength is chosen by leave-one-out, or by folds if
+    `parts` gives them. Returns what `Decide` does."""
     from sklearn.linear_model import RidgeCV
 
     x_ND, x_MD = _standardised(train_ND, test_MD)
@@ -46,7 +46,8 @@ def ridge(
 def logistic(
     train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray, parts: Parts | None
 ) -> tuple[np.ndarray, float]:
-    """A logistic regression (a sigmoid) per label, of one strength for all: the best mAP in folds."""
+    """Score labels by a logistic regression (a sigmoid) per label. All have the same strength, the one with the best
+    mAP in cross-validation. Returns what `Decide` does."""
     strength = 1e-1
     if parts is not None:
         reached = []
@@ -60,7 +61,8 @@ def logistic(
 
 
 def _sigmoids(train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray, strength: float) -> np.ndarray:
-    """Probabilities (M, K); of a label that all images have, or none, its share."""
+    """Return probabilities (M, K) by a logistic regression per label; for a label that all training images have, or
+    none, its frequency (1 or 0)."""
     from sklearn.linear_model import LogisticRegression
 
     x_ND, x_MD = _standardised(train_ND, test_MD)
@@ -80,7 +82,8 @@ def neighbours(
     count: int = NEIGHBOURS,
     temperature: float = TEMPERATURE,
 ) -> tuple[np.ndarray, float]:
-    """The share of the nearest neighbours that have a label, weighted as by the task `knn`."""
+    """Score labels by the fraction of the nearest neighbours that have them, weighted as in the task `knn`. Returns
+    what `Decide` does."""
     x_ND, x_MD = (np.asarray(x, dtype=np.float64) for x in (train_ND, test_MD))
     unit_ND, unit_MD = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (x_ND, x_MD))
     alike_MN = unit_MD @ unit_ND.T
@@ -100,12 +103,13 @@ def _standardised(train_ND: np.ndarray, test_MD: np.ndarray) -> tuple[np.ndarray
 
 
 def parts_of(images: ImageSet) -> Parts | None:
-    """Folds of labelled images, each with its share of every label's rarest images; None where some have too few."""
+    """Return folds of labelled images, stratified by `labels_N` (for images with several labels: each image's rarest
+    label); None where a class has too few images."""
     return folds(images.labels_N, images.groups_N, FOLDS)
 
 
 def cross_validated(way: Decide, x_ND: np.ndarray, targets_NK: np.ndarray, parts: Parts) -> tuple[float, float]:
-    """(mAP, macro-F1) of labelled images in cross-validation."""
+    """Return the cross-validated (mAP, macro-F1) of a way of adapting on labelled images."""
     scores_NK, decided_NK = np.zeros(targets_NK.shape), np.zeros(targets_NK.shape, dtype=bool)
     for fitted_N, left_N in parts:
         scores_NK[left_N], threshold = way(x_ND[fitted_N], targets_NK[fitted_N], x_ND[left_N], None)
@@ -114,7 +118,7 @@ def cross_validated(way: Decide, x_ND: np.ndarray, targets_NK: np.ndarray, parts
 
 
 def mean_ap(scores_MK: np.ndarray, targets_MK: np.ndarray) -> float:
-    """Mean over labels that some image has of scikit-learn's average precision."""
+    """Return the mean of scikit-learn's average precision over the labels that some image has."""
     from sklearn.metrics import average_precision_score
 
     has_K = targets_MK.any(0)
@@ -122,7 +126,7 @@ def mean_ap(scores_MK: np.ndarray, targets_MK: np.ndarray) -> float:
 
 
 def macro_f1(decided_MK: np.ndarray, targets_MK: np.ndarray) -> float:
-    """Mean over labels that some image has of scikit-learn's F1."""
+    """Return the mean of scikit-learn's F1 over the labels that some image has."""
     from sklearn.metrics import f1_score
 
     has_K = targets_MK.any(0)
@@ -139,12 +143,13 @@ def scores(
     detail: Mapping[str, Any],
     **head: Any,
 ) -> list[Score]:
-    """mAP, whose detail has average precision and F1 of every label with intervals, and macro-F1.
+    """Return two scores: mAP, whose detail has average precision and F1 of every label with intervals, and macro-F1.
 
     Args:
-        threshold: an image has the labels whose scores are above it.
-        keep: whether the details hold resamples and labels.
-        validation: both in cross-validation; None where there was none.
+        threshold: an image is decided to have the labels whose scores are above it.
+        keep: whether the details hold the values on resamples, and those of every label.
+        validation: cross-validated (mAP, macro-F1); None where there was no cross-validation.
+        detail: detail of both scores.
         head: other fields of the scores.
     """
     targets_MK = test.targets_NK
@@ -165,7 +170,7 @@ def scores(
             own |= {LABELS: labels} if metric == MEAN_AP else {}
         if test.groups_N is not None:
             own["test_groups"] = len(np.unique(test.groups_N))
-        stderr = max(float(drawn_B.std(ddof=1)), 0.5 / len(test))  # resamples of a set without a mistake show none
+        stderr = max(float(drawn_B.std(ddof=1)), 0.5 / len(test))  # resamples of a set without errors do not vary
         made.append(Score(metric=metric, value=values[at], stderr=stderr, chance=chances[at], detail=own, **head))
     return made
 
@@ -173,13 +178,14 @@ def scores(
 def _resampled(
     scores_MK: np.ndarray, decided_MK: np.ndarray, targets_MK: np.ndarray, groups_M: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(average precision, F1) of every label in every resample, (B, K); NaN where it has no image with the label."""
+    """Return (average precision, F1) of every label in every resample: each (B, K), NaN where a resample has no image
+    with the label."""
     drawn = [np.concatenate([w for _, w in _metrics.weights(len(scores_MK), groups_M)])][0].astype(np.float64)
     ap_BK, f1_BK = (np.full((len(drawn), scores_MK.shape[1]), np.nan) for _ in range(2))
     for k in range(scores_MK.shape[1]):
         order_M = np.argsort(-scores_MK[:, k], kind="stable")
         sorted_M, target_M, weight_BM = scores_MK[order_M, k], targets_MK[order_M, k], drawn[:, order_M]
-        last_M = len(sorted_M) - np.searchsorted(sorted_M[::-1], sorted_M, side="left") - 1  # of equal scores
+        last_M = len(sorted_M) - np.searchsorted(sorted_M[::-1], sorted_M, side="left") - 1  # the last of equal scores
         has_BM = weight_BM * target_M
         total_B = has_BM.sum(1)
         known_B = total_B > 0
@@ -194,7 +200,7 @@ def _resampled(
 def _labels(
     test: ImageSet, scores_MK: np.ndarray, decided_MK: np.ndarray, ap_BK: np.ndarray, f1_BK: np.ndarray
 ) -> list[list[Any]]:
-    """A row of LABELS for each label that some test image has."""
+    """Return a row for each label that some test image has; see `LABELS`."""
     targets_MK, rows = test.targets_NK, list[list[Any]]()
     for at, k in enumerate(np.flatnonzero(targets_MK.any(0)).tolist()):
         one = slice(k, k + 1)

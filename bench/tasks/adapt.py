@@ -1,18 +1,20 @@
-"""Adapting a frozen model to labelled images: how accurate it is with how many of them, in several ways.
+"""Adapt a frozen model to labelled images: how accurate it is with how many of them, in several ways of adapting.
 
-Labelled images are drawn per class, nested over their numbers, and the same for every model and way; the last number is
-all of the largest class. The ways share one pass through the network:
+Labelled images are sampled per class, nested over the numbers of images per class, and the same for every model and
+way; the last number is the size of the largest class, which means all images. The ways share one pass through the
+network:
 
-- "ridge": ridge regression in closed form, its strength by leave-one-out (`_ridge.py`), of groups and copies by folds;
+- "ridge": ridge regression in closed form, with its strength chosen by leave-one-out (`_ridge.py`), or by folds where
+  there are groups or copies;
 - "knn": nearest neighbours by cosine similarity (`knn.py`);
-- "logistic": logistic regression, its strength by cross-validation (`_logistic.py`). It is what fine-tuning the head
-  alone converges to.
+- "logistic": logistic regression, with its strength chosen by cross-validation (`_logistic.py`). Fine-tuning only the
+  head converges to it.
 
 Ways and models are chosen without the test images: at the largest number, `detail["validation"]` is the accuracy within
 the labelled images, by cross-validation, and `detail["errors"]` says which classes were taken for which. Images of one
 group (`bench.data.groups`) and copies of each other are in one fold (`_folds.together`), and test images of one group
-are not taken as independent. Training images that are copies of test images are set aside; `_photos.py` says what else
-the detail holds.
+are not treated as independent. Training images that are copies of test images are left out; `_photos.py` describes what
+else the detail holds.
 """
 
 from __future__ import annotations
@@ -37,25 +39,26 @@ from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balance
 
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 FOLDS = 3
-SORTED = 25e-9  # seconds that ranking one neighbour takes; for plans
-LIBRARIES = 1.0  # seconds until scikit-learn and SciPy are loaded
+SORTED = 25e-9  # seconds to rank one neighbour; for plans
+LIBRARIES = 1.0  # seconds to load scikit-learn and SciPy; for plans
 
 Predict = Callable[..., np.ndarray]
-"""(train_ND, labels_N, test_MD, num_classes, groups_N) -> predicted_M; groups_N: of the training images, or None."""
+"""(train_ND, labels_N, test_MD, num_classes, groups_N) -> predicted_M. groups_N are equal for training images that
+belong together, or None."""
 Grouped = np.ndarray | None
 
 
 def ridge(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """Predicted classes (M,) by ridge regression."""
+    """Return predicted classes (M,) by ridge regression."""
     return ridge_scores(train_ND, labels_N, test_MD, num_classes, groups_N).argmax(1)
 
 
 def ridge_scores(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """Scores of ridge regression for each class, (M, K)."""
+    """Return ridge regression's score for each class: (M, K)."""
     w_DK, b_K = ridge_head(train_ND, labels_N, num_classes, groups_N)
     return np.asarray(test_MD, dtype=np.float64) @ w_DK + b_K
 
@@ -63,7 +66,7 @@ def ridge_scores(
 def ridge_head(
     train_ND: np.ndarray, labels_N: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(w_DK, b_K) of ridge regression, for features as the model gives them."""
+    """Return (w_DK, b_K) of ridge regression, for the model's features as they are (not standardised)."""
     support, strength = decompose(train_ND, labels_N, num_classes=num_classes), fewshot.PUBLISHED_RIDGE
     if not alone(groups_N):
         if (parts := folds(labels_N, groups_N, FOLDS)) is not None:
@@ -76,30 +79,30 @@ def ridge_head(
 def neighbours(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """Predicted classes (M,) by 20 nearest neighbours."""
+    """Return predicted classes (M,) by 20 nearest neighbours."""
     return knn.predict(train_ND, labels_N, test_MD, num_classes=num_classes, neighbours=20, temperature=0.07)
 
 
 def logistic(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """Predicted classes (M,) by logistic regression; with fewer images of a class than folds, of scikit-learn's own
-    strength."""
+    """Return predicted classes (M,) by logistic regression. If a class has fewer images than there are folds, the
+    strength is scikit-learn's default."""
     rotated, w_RK, classes_K, _ = _logistic.fit(train_ND, labels_N, _parts(labels_N, groups_N, num_classes))
     return classes_K[_logistic.classify(rotated(test_MD), w_RK)]
 
 
 def _parts(labels_N: np.ndarray, groups_N: Grouped, num_classes: int) -> Parts | None:
-    """Folds that choose a strength of logistic regression; None unless every class is in all."""
+    """Return the folds that choose the strength of logistic regression; None unless every class is in all of them."""
     return folds(labels_N, groups_N, FOLDS) if np.bincount(labels_N, minlength=num_classes).all() else None
 
 
 def logistic_head(
     train_ND: np.ndarray, labels_N: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(w_DK, b_K) of logistic regression, for features as the model gives them."""
+    """Return (w_DK, b_K) of logistic regression, for the model's features as they are (not standardised)."""
     rotated, w_RK, classes_K, _ = _logistic.fit(train_ND, labels_N, _parts(labels_N, groups_N, num_classes))
-    w_DK, b_K = np.zeros((train_ND.shape[1], num_classes)), np.full(num_classes, -np.inf)  # a class without images
+    w_DK, b_K = np.zeros((train_ND.shape[1], num_classes)), np.full(num_classes, -np.inf)  # for classes without images
     w_DK[:, classes_K] = rotated.basis_DR @ w_RK[:-1] / rotated.std_D[:, None]
     b_K[classes_K] = w_RK[-1] - rotated.mean_D @ w_DK[:, classes_K]
     return w_DK, b_K
@@ -120,18 +123,18 @@ def begin(
     test_limit: int | None = None,
     metrics: Sequence[str] = (),
 ) -> Callable[[], list[Score]]:
-    """Read the features of all images; returns what fits and scores.
+    """Compute the features of all images, and return a function that fits and scores.
 
     Args:
-        data: set whose training split is labelled by and by, and whose test split is scored.
-        ways: of WAYS.
-        sizes: images per class, ascending; larger ones than the largest class are all of it.
-        draws: of every number but the last, at which all draws are the same images.
-        train_limit, test_limit: nested, class-balanced parts of the splits; None takes all.
-        metrics: beside accuracy, of `bench.core.metrics`.
+        data: name of the set; growing parts of its training split are labelled images, its test split is scored.
+        ways: ways of adapting, keys of `WAYS`.
+        sizes: numbers of labelled images per class, ascending; one above the largest class means all images.
+        draws: number of samples of labelled images at every number but the last, at which all samples are the same.
+        train_limit, test_limit: sizes of nested, class-balanced parts of the splits; None takes all.
+        metrics: metrics in addition to accuracy, of `bench.core.metrics`.
 
     Raises:
-        UserError: options out of range, or data that is not on this machine.
+        UserError: an option is out of range, or the data is not on this machine.
     """
     fewshot.check_shots(sizes, draws)
     for way in ways:
@@ -144,7 +147,7 @@ def begin(
     largest = int(np.bincount(train.labels_N).max())
     numbers = sorted({min(size, largest) for size in (*sizes, largest)})
     head: dict[str, Any] = {"data": data, "num_test": len(test), "num_classes": test.num_classes}
-    own = context.upstream is not None and context.upstream.name == train.name  # a checkpoint has not seen these images
+    own = context.upstream is not None and context.upstream.name == train.name  # then a checkpoint, not trained on it
     copies_M, content_hash = None if own else context.copies(test), test.content_hash
     picks = [drawn(train, data, draw) for draw in range(draws)]
 
@@ -164,12 +167,12 @@ def begin(
         fitted = time.perf_counter() - started
         detail: dict[str, Any] = {"num_support": len(chosen_N)}
         facts: dict[str, Any] = {}
-        # Which group each test image is of, and resamples, take room: for pairs, at the largest number alone.
+        # Groups of test images and values on resamples take space, so they are kept at the largest number only.
         kept = content_hash if number == largest or (test.groups_N is None and not metrics) else None
         judge: dict[str, Any] = {"content_hash": kept, "groups_M": test.groups_N, "names": train.class_names}
         if number != largest:
             return judged_by(metrics, predicted_M, test.labels_N, copies_M=copies_M, **judge, **named, detail=detail)
-        detail["same_images"], detail["seconds"] = True, passed + fitted  # the same whatever the draw
+        detail["same_images"], detail["seconds"] = True, passed + fitted  # every sample is the same images
         validated_N = cross_validated(WAYS[way], x_ND, labels_N, num_classes=train.num_classes, groups_N=groups_N)
         right_N = None if validated_N is None else validated_N == labels_N
         facts["validation"] = None if right_N is None else float(right_N.mean())
@@ -195,11 +198,14 @@ evaluate = at_once(begin)
 def read(
     context: TaskContext, *, data: str, train_limit: int | None = None, test_limit: int | None = None, **_: object
 ) -> tuple[ImageSet, np.ndarray, ImageSet, np.ndarray, _photos.Copies, float]:
-    """Labelled images without copies of test images, their groups those of `together`; test images; the features of
-    each; those copies; the seconds of the network's pass over the labelled images.
+    """Read both splits and compute their features.
+
+    Returns:
+        (labelled images without copies of test images, with `together` as their groups; their features; test images;
+        their features; the copies; seconds that the network took for the labelled images).
 
     Raises:
-        UserError: as `begin`.
+        UserError: the data is not on this machine, a limit is out of range, or all images are of one class.
     """
     train = balanced_part(context.load(data, "train"), train_limit, several=True)
     test = balanced_part(context.load(data, "test"), test_limit, several=True)
@@ -212,15 +218,16 @@ def read(
 
 
 def drawn(train: ImageSet, data: str, draw: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labelled images in the order of a draw, and the rank of each in its class."""
+    """Return (positions of the labelled images in the order of a sample, rank of each in its class). The images of rank
+    < k are the sample of k images per class."""
     return first_per_class(train.labels_N, len(train), f"fewshot/{data}/draw-{draw}", keys_N=train.content_keys_N)
 
 
 def cross_validated(
     way: Predict, x_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray | None:
-    """Classes of the labelled images as cross-validation predicts them, (N,); None where a class has too few, or too
-    few groups."""
+    """Return the classes of the labelled images as cross-validation predicts them: (N,). None if a class has too few
+    images, or there are too few groups."""
     if (parts := folds(labels_N, groups_N, FOLDS)) is None:
         return None
     predicted_N = np.zeros_like(labels_N)
@@ -241,7 +248,8 @@ def _of_several(
     whole: bool,
     seconds: float,
 ) -> list[Score]:
-    """Scores of images of several labels. whole: whether these are all labelled images, which are validated too."""
+    """Return the scores for images with several labels. `whole` says whether `chosen` are all labelled images; these
+    are also cross-validated."""
     from bench.tasks import _several
 
     started, targets_NK = time.perf_counter(), chosen.targets_NK
@@ -259,7 +267,7 @@ def _of_several(
 
 
 def _validated(score: Score, validated_N: np.ndarray | None, labels_N: np.ndarray) -> Score:
-    """A score of another metric than accuracy with its value in cross-validation."""
+    """Return a score, of a metric other than accuracy, with the metric's cross-validated value added to its detail."""
     from bench.tasks import _metrics
 
     value = None if validated_N is None else _metrics.value_of(score.metric, validated_N, labels_N)
@@ -267,7 +275,8 @@ def _validated(score: Score, validated_N: np.ndarray | None, labels_N: np.ndarra
 
 
 def errors(predicted_M: np.ndarray, labels_M: np.ndarray, names: Sequence[str]) -> list[list[Any]]:
-    """[class, class that it was taken for, how many test images], the most frequent first."""
+    """Return [class, class that it was taken for, number of test images] for each kind of error, the most frequent
+    first."""
     wrong_M = predicted_M != labels_M
     pairs, counts = np.unique(np.stack([labels_M[wrong_M], predicted_M[wrong_M]], axis=1), axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -277,7 +286,7 @@ def errors(predicted_M: np.ndarray, labels_M: np.ndarray, names: Sequence[str]) 
 def forward_images(
     *, num_train: int, num_test: int, train_limit: int | None = None, test_limit: int | None = None, **_: object
 ) -> int:
-    """Images that pass through the network: the planner's question."""
+    """Return how many images pass through the network in one evaluation, for the planner."""
     return min(num_train, train_limit or num_train) + min(num_test, test_limit or num_test)
 
 
@@ -295,7 +304,7 @@ def solving_seconds(
     test_limit: int | None = None,
     **_: object,
 ) -> float:
-    """One core's seconds for the search for copies, fits and scores: the planner's other question."""
+    """Return the seconds that one core takes to search for copies, fit and score, for the planner."""
     tests, pool = min(num_test, test_limit or num_test), min(num_train, train_limit or num_train)
     largest = -(-pool // num_classes)
     fits = [(size * num_classes, tests, draws) for size in sizes if size < largest]
@@ -305,7 +314,8 @@ def solving_seconds(
 
 
 def fit_seconds(images: int, tests: int, classes: int, features: int, *, ways: Sequence[str]) -> float:
-    """Seconds that one core takes to fit so many labelled images in each way, and to predict the others; for plans."""
+    """Return the seconds that one core takes to fit `images` labelled images in each way, and to predict `tests`
+    others; for plans."""
     each, seconds = -(-images // classes), 0.0
     if "ridge" in ways:
         shape = {"num_train": images, "num_test": tests, "num_classes": classes, "features": features}
@@ -318,11 +328,11 @@ def fit_seconds(images: int, tests: int, classes: int, features: int, *, ways: S
 
 
 def slowness(quickest: Callable[[Callable[[], object]], float]) -> float:
-    """How many times as long as `fit_seconds` says fits take here, on made-up features: those whose work is always the
-    same.
+    """Return the factor by which fits take longer on this machine than `fit_seconds` says, measured on random features
+    with the ways that always do the same amount of work.
 
     Args:
-        quickest: a function -> the seconds of its quickest call.
+        quickest: function that returns the seconds of another function's quickest call.
     """
     rng, number, classes, width = np.random.default_rng(0), 600, 10, 256
     labels_N, x_ND = np.arange(number) % classes, rng.normal(size=(number, width)).astype(np.float32)
@@ -332,14 +342,14 @@ def slowness(quickest: Callable[[Callable[[], object]], float]) -> float:
         for way in ways:
             WAYS[way](x_ND, labels_N, x_ND, classes)
 
-    fit()  # libraries are loaded
+    fit()  # a first call loads libraries
     return quickest(fit) / fit_seconds(number, number, classes, width, ways=ways)
 
 
 TASK = Task(
     evaluate=evaluate,
     begin=begin,
-    revision=3,  # 2: training images that are copies of test images are set aside; 3: others are never divided
+    revision=3,  # 2: training images that are copies of test images are left out; 3: copies and groups stay together
     forward_images=forward_images,
     rehearsed=few_images,
     solving_seconds=solving_seconds,

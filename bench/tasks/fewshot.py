@@ -1,19 +1,20 @@
 """Few-shot linear probe: ridge regression from k labelled images per class on frozen features, in closed form.
 
-Two metrics come from the same features, draws and decompositions:
+Two metrics come from the same features, support sets and decompositions:
 
-- "accuracy": the ridge strength is chosen on the support set alone, by closed-form leave-one-out. The one to compare
-  models of different widths by: narrow features want ridges near 1, raw pixels near 1000.
+- "accuracy": the ridge strength is chosen on the support set alone, by closed-form leave-one-out. This metric is for
+  comparing models of different widths: narrow features need ridges near 1, raw pixels near 1000.
 - "accuracy_fixed_ridge": the published protocol with its one ridge, 2^10, for every model.
 
-On request ("each") one metric per ridge strength instead, to see what the choice costs.
+On request (ridge="each") there is one metric per ridge strength instead, to see what the choice costs.
 
-The protocol (paper section 4.1; big_vision's fewshot_lsr): see `_ridge.py`. Draws come from a stream of the data set
-and the draw alone, so every model sees the same images; the k-shot support set lies inside every larger one. Classes
-with fewer than k examples contribute what they have; `detail` tells how many images were used, and whether that left
-every draw the same ones. With one image per class, leaving one out leaves nothing to learn its class from: 1-shot uses
-2^10 in both metrics. Leaving one out leaves its copies in, and images of its group: a support set that has such gets
-weaker ridges than it should, unlike in the task `adapt`.
+The protocol (paper section 4.1; big_vision's fewshot_lsr) is described in `_ridge.py`. Several few-shot samples
+("draws") are taken. The images of each depend only on the data set and the sample's number, so every model sees the
+same images; the k-shot support set is a subset of every larger one. A class with fewer than k examples contributes all
+it has; `detail` says how many images were used, and whether all samples are therefore the same images. With one image
+per class, leaving it out leaves nothing to learn its class from, so 1-shot uses 2^10 in both metrics. Leaving an image
+out does not leave out its copies, nor images of its group: a support set with such images gets weaker ridges than it
+should, unlike in the task `adapt`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from bench.tasks.task import Task, TaskContext, accuracy_score, at_once, balance
 PUBLISHED_RIDGE = 2.0**10
 RIDGES = tuple(2.0**power for power in range(-4, 21))
 SHOTS = (1, 5, 10, 25)
-EIGEN_OPERATIONS = 9  # of an eigendecomposition, times the cube of its size (Golub and Van Loan, section 8.3)
-SOLVED_PER_SECOND = 25e9  # operations in float64 that a core does in a second of solving: 23 to 44 on one of 2025
+EIGEN_OPERATIONS = 9  # operations of an eigendecomposition over its size cubed (Golub and Van Loan, section 8.3)
+SOLVED_PER_SECOND = 25e9  # float64 operations per second of solving on one core: 23e9 to 44e9 on one of 2025
 MODES = {
     "both": ("accuracy", "accuracy_fixed_ridge"),
     "loo": ("accuracy",),
@@ -53,23 +54,23 @@ def begin(
     support_pool: int | None = 10_000,
     metrics: Sequence[str] = (),
 ) -> Callable[[], list[Score]]:
-    """Probe the model of `context` on one data set: reads its features, and returns what solves and scores.
+    """Probe the model of `context` on one data set: compute its features, and return a function that solves and scores.
 
     Args:
-        data: downstream set; its training split gives the support sets, its test split is scored.
-        shots: labelled images per class, any order.
-        draws: independent support sets.
-        ridge: "loo", "published", "both" or "each" (see the module).
-        test_limit: score the nested, class-balanced part of this size of the test split; None scores all of it.
-        support_pool: draw from the nested part of this size of the training split, so that a set and its embedded part
-            give the same draws; None draws from all of it.
-        metrics: beside accuracy, of `bench.core.metrics`.
+        data: name of the downstream set; its training split gives the support sets, its test split is scored.
+        shots: numbers of labelled images per class, in any order.
+        draws: number of independent few-shot samples.
+        ridge: "loo", "published", "both" or "each" (see the module's docstring).
+        test_limit: score the nested, class-balanced part of the test split of this size; None scores all of it.
+        support_pool: take samples from the nested part of the training split of this size, so that a set and its
+            embedded part give the same samples; None takes them from all of it.
+        metrics: metrics in addition to accuracy, of `bench.core.metrics`.
 
     Returns:
-        A function that returns one score per metric, shot and draw.
+        A function that returns one score per metric, number of shots and few-shot sample.
 
     Raises:
-        UserError: options out of range, or data that is not on this machine.
+        UserError: an option is out of range, or the data is not on this machine.
     """
     train = balanced_part(context.load(data, "train"), support_pool)
     test = balanced_part(context.load(data, "test"), test_limit)
@@ -109,9 +110,10 @@ def forward_images(
     support_pool: int | None = 10_000,
     **_: object,
 ) -> int:
-    """Images that pass through the network for one evaluation: the planner's question.
+    """Return how many images pass through the network in one evaluation, for the planner.
 
-    An image of several draws passes once: their expected union for classes of equal size, the most for any sizes.
+    An image of several few-shot samples passes once. The result is the expected size of the samples' union for classes
+    of equal size, which is the most for any sizes.
     """
     pool = min(num_train, support_pool or num_train)
     never = max(0.0, 1 - max(shots) * num_classes / max(pool, 1)) ** draws
@@ -131,7 +133,8 @@ def solving_seconds(
     support_pool: int | None = 10_000,
     **_: object,
 ) -> float:
-    """One core's seconds for `begin`'s second part, by its floating-point operations: the planner's other question."""
+    """Return the seconds that one core takes for the function that `begin` returns, by its floating-point operations,
+    for the planner."""
     metrics, operations = MODES[ridge], 0
     tests = min(num_test, test_limit or num_test)
     for k in set(shots):
@@ -148,7 +151,8 @@ def solving_seconds(
 def draw_support(
     train: ImageSet, *, data: str, shots: Sequence[int], draws: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Per draw: indices into `train` and each one's rank in its class; `rank < k` is the k-shot support set."""
+    """Return for each few-shot sample (indices into `train`, rank of each image in its class). The images of rank < k
+    are the k-shot support set."""
     check_shots(shots, draws)
     keys_N = train.content_keys_N
     return [
@@ -174,10 +178,13 @@ def score_features(
     metrics: Sequence[str] = (),
     names: Sequence[str] = (),
 ) -> list[Score]:
-    """Scores from features; `picks` as `draw_support` gives them. With the test images' `content_hash`, the metric that
-    models are compared by ("accuracy") holds which of them were right.
+    """Fit and score every few-shot sample and number of shots, from features.
 
     Features that are not finite (a diverged model) give scores whose value is None, with the reason in `detail`.
+
+    Args:
+        picks: samples as `draw_support` returns them, with indices into `train_ND`.
+        content_hash: hash of the test images; with it the scores of the metric "accuracy" hold which images were right.
     """
     if ridge not in MODES:
         raise UserError(f"ridge={ridge!r} is not a mode of the few-shot probe.", f"Known: {', '.join(MODES)}.")
@@ -223,14 +230,15 @@ def _predict(
     shots: Sequence[int],
     ridge: str,
 ) -> tuple[list[Head], np.ndarray]:
-    """The heads that were solved, and the predicted class of every test image by each, (heads, M)."""
+    """Solve all heads (one per sample, number of shots and metric). Return what each is, and the predicted class of
+    every test image by each: (heads, M)."""
     heads: list[Head] = []
     columns: list[tuple[np.ndarray, np.ndarray]] = []
     predicted: list[np.ndarray] = []
     test_MD = np.asarray(test_MD, dtype=np.float64)
 
     def predict() -> None:
-        """One matrix product for all heads since the last."""
+        """Predict by one matrix product with all heads that were solved since the last call."""
         w_DC = np.concatenate([w for w, _ in columns], axis=1)
         scores_MC = test_MD @ w_DC + np.concatenate([b for _, b in columns])
         predicted.append(scores_MC.reshape(len(test_MD), len(columns), num_classes).argmax(-1).T)
@@ -243,7 +251,7 @@ def _predict(
             for metric, strength in zip(MODES[ridge], _strengths(support, ridge=ridge, shots=k), strict=True):
                 heads.append((draw, k, metric, strength, len(chosen)))
                 columns.append(support.predictor(strength))
-                if ridge == "each":  # many strengths of many classes: one at a time, to bound the memory
+                if ridge == "each":  # many strengths and classes are predicted one by one, to bound the memory
                     predict()
     if columns:
         predict()
@@ -251,7 +259,8 @@ def _predict(
 
 
 def _alike(picks: Sequence[tuple[np.ndarray, np.ndarray]], shots: Sequence[int]) -> set[int]:
-    """Numbers of shots at which several draws are the same images, for no class has more."""
+    """Return the numbers of shots at which all of several few-shot samples are the same images, because no class has
+    more."""
 
     def all_the_same(k: int) -> bool:
         first, *others = (np.sort(indices[ranks < k]) for indices, ranks in picks)
@@ -261,7 +270,7 @@ def _alike(picks: Sequence[tuple[np.ndarray, np.ndarray]], shots: Sequence[int])
 
 
 def _strengths(support: SupportSet, *, ridge: str, shots: int) -> tuple[float, ...]:
-    """The ridge strength of every metric of a mode."""
+    """Return the ridge strength for every metric of a mode of `MODES`."""
     if ridge == "each":
         return RIDGES
     return tuple(
@@ -271,7 +280,7 @@ def _strengths(support: SupportSet, *, ridge: str, shots: int) -> tuple[float, .
 
 
 def check_shots(shots: Sequence[int], draws: int) -> None:
-    """Raises UserError where `shots` or `draws` cannot be drawn."""
+    """Raise UserError unless there is at least one number of shots and one few-shot sample, all at least 1."""
     if not shots or min(shots) < 1 or draws < 1:
         raise UserError(
             f"Few-shot needs at least one shot number and one draw, all at least 1, not shots={tuple(shots)}, "

@@ -1,10 +1,11 @@
-"""Fine-tuning of the whole network, as in the paper's Table 4, at its own resolution or at a higher one.
+"""Fine-tune the whole network, as in the paper's Table 4, at its own resolution or at a higher one.
 
-A classifier of zeros on the trained body; SGD with momentum 0.9, cosine decay, gradients clipped at norm 1, no weight
-decay. The learning rate is chosen on a held-out part of the training set (appendix B.1.1), then the full set is trained
-on with it; the test split is scored once, after everything is chosen. At another image size, position tables are
-interpolated and the score's task is named after the size: `finetune@56px`, so that the two are never averaged; so is
-fine-tuning on a few images per class: `finetune@10shot`. Images are resized, anti-aliased, from their stored size.
+The trained body gets a classifier of zeros, and is trained by SGD with momentum 0.9, cosine decay, gradients clipped at
+norm 1, and no weight decay. The learning rate is chosen on a held-out part of the training set (appendix B.1.1), and
+the model then trained with it on the full set; the test split is scored once, after everything is chosen. At another
+image size, position tables are interpolated, and the score's task is named after the size (`finetune@56px`), so that
+sizes are never averaged; likewise for a few images per class (`finetune@10shot`). Images are resized from their stored
+size with anti-aliasing.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ from bench.tasks.task import (
     judged_by,
 )
 
-# By number of training images, as BiT's HyperRule has it (its section 3.3), which gives Table 4 row by row; the parts
-# held out are those of the paper's appendix B.1.1, which follow the same sizes.
+# Settings by number of training images (below SMALL, below LARGE, from LARGE on) as in BiT's HyperRule (its section
+# 3.3), which gives Table 4 row by row. The parts held out are those of the paper's appendix B.1.1, by the same limits.
 SMALL, LARGE = 20_000, 500_000
 STEPS = (500, 10_000, 20_000)
 HELD_OUT = (0.10, 0.02, 0.01)
@@ -70,25 +71,26 @@ def evaluate(
 
     Args:
         image_size: pixels per side; None for the model's own.
-        nominal_size: that the score is named after, where a model's patches do not divide it and its own size is the
-            nearest that they do: 378 px of ViT-H/14 belong beside 384 px of the others.
+        nominal_size: image size that the score is named after, where the model's patches do not divide it and
+            `image_size` is the nearest that they do: 378 px of ViT-H/14 are compared with 384 px of the others.
         steps, batch, rates, held_out: None for Table 4's, by number of training images; see `make_tuning`.
-        repeats: fits with the chosen rate, each with its own order of the images: the draws of the scores.
-        train_limit, test_limit: nested, class-balanced parts of the two splits; None takes all.
+        repeats: number of fits with the chosen rate, each with its own order of images; the `draw` of a score is its
+            number.
+        train_limit, test_limit: sizes of nested, class-balanced parts of the two splits; None takes all.
         shots: train on the nested part with this many images per class, instead of train_limit.
         copies_aside: leave out training images that are copies of test images, as the task `adapt` does.
-        average: Polyak averaging of the weights, decay per step; 0 for none.
+        average: decay per step of an average of the weights (Polyak averaging); 0 for none.
         shift, flip, crop: random translation by up to this many stored pixels; mirroring; random crops that keep at
-            least this share of the area (the paper: 0.05), 0 for none.
-        metrics: beside accuracy, of `bench.core.metrics`; the learning rate is chosen by accuracy.
+            least this fraction of the area (the paper: 0.05), 0 for none.
+        metrics: metrics in addition to accuracy, of `bench.core.metrics`; the learning rate is chosen by accuracy.
 
     Returns:
-        One score per repeat and metric. Its detail holds what was chosen from what, whether at the sweep's edge, the
-        costs, and which test images were right.
+        One score per repeat and metric. Its detail holds which learning rate was chosen from which, whether it is at
+        the edge of the sweep, the costs, and which test images were right.
 
     Raises:
-        UserError: options out of range, a size that the model cannot take, data that is not on this machine.
-        Interrupted: stopped by a signal.
+        UserError: an option is out of range, the model cannot take this size, or the data is not on this machine.
+        Interrupted: a signal arrived.
     """
     if repeats < 1:
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
@@ -136,7 +138,8 @@ def forward_images(
     held_out: float | int | None = None,
     **_: object,
 ) -> int:
-    """The cost in forward passes of one image; see `tuning_images`."""
+    """Return the cost of the task as a number of images that pass forward through the network, for the planner; see
+    `tuning_images`."""
     limit = shots * num_classes if shots and num_classes else train_limit
     settings = make_tuning(
         min(num_train, limit or num_train),
@@ -150,7 +153,7 @@ def forward_images(
     return tuning_images(settings, num_test=num_test, repeats=repeats, own_size=own_size)
 
 
-REHEARSED_STEPS, REHEARSED_BATCH = 2, 4  # a warm-up and one step after it, for each of four rates and each repeat
+REHEARSED_STEPS, REHEARSED_BATCH = 2, 4  # a step of warm-up and one after it, for each rate and each repeat
 REHEARSED_IMAGES, REHEARSED_HELD_OUT = 128, 16
 
 
@@ -168,7 +171,8 @@ def rehearsed(
     nominal_size: int | None = None,
     **_: object,
 ) -> dict[str, Any]:
-    """A few steps of a few images, at the rates of the whole set; scores keep the name that their size gives them."""
+    """Return options for a rehearsal: few steps with few images, but with the learning rates of the whole set; scores
+    keep the name that their image size gives them."""
     number = min(num_train, (shots * num_classes if shots else train_limit) or num_train)
     whole = make_tuning(number, steps=steps, batch=batch, rates=rates, held_out=held_out)
     few = min(number, REHEARSED_IMAGES)
@@ -187,14 +191,16 @@ def rehearsed(
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """How a model is fine-tuned; build it with `make_tuning`.
+    """The settings by which a model is fine-tuned; build them with `make_tuning`.
 
     Attributes:
-        steps, batch, rates: of every run; the rates are tried in this order.
-        num_held_out: images for the choice; about so many where some are never divided.
+        steps, batch: steps of every run, and images per step.
+        rates: learning rates, tried in this order.
+        num_held_out: number of images held out to choose the rate; approximate where images belong together.
         image_size: pixels per side; None for the model's own.
-        shift, flip, crop: augmentation.
-        average: Polyak averaging of the weights, decay per step; 0 for none (the paper: 0.9999, Table 2's ImageNet).
+        shift, flip, crop: augmentation; see `evaluate`.
+        average: decay per step of an average of the weights (Polyak averaging); 0 for none (the paper: 0.9999, for
+            Table 2's ImageNet).
     """
 
     steps: int
@@ -209,11 +215,12 @@ class Tuning:
 
     @property
     def warmup_steps(self) -> int:
-        """500 steps, fewer in short runs (big_vision's transfer: 100 of 500)."""
+        """Steps of warm-up: 500, or a fifth of a shorter run (as in big_vision's transfer: 100 of 500)."""
         return min(500, self.steps // 5)
 
     def recipe(self, rate: float) -> Recipe:
-        """SGD with momentum 0.9, cosine to zero, gradients clipped at norm 1, no weight decay."""
+        """Return the recipe for a learning rate: SGD with momentum 0.9, cosine decay to zero, gradients clipped at norm
+        1, no weight decay."""
         return Recipe(
             optimizer="sgd",
             lr=rate,
@@ -233,7 +240,16 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The rate that was chosen and what for: accuracies on the held-out part, None where training diverged."""
+    """The learning rate that was chosen, and why.
+
+    Attributes:
+        rate: the chosen learning rate; None where training diverged at every rate.
+        accuracies: accuracy on the held-out images at each rate, None where training diverged; () for a single rate.
+        num_held_out: number of held-out images.
+        at_edge: whether the chosen rate is the lowest or highest of several.
+        train_flops: FLOPs of all these trainings, "dense" convention.
+        seconds: wall-clock seconds of all these trainings.
+    """
 
     rate: float | None
     accuracies: tuple[float | None, ...] = ()
@@ -252,13 +268,13 @@ def make_tuning(
     held_out: float | int | None = None,
     **more: Any,
 ) -> Tuning:
-    """Table 4's settings for a training set of this size, unless overridden.
+    """Return Table 4's settings for a training set of this size, with those replaced that are given.
 
-    The batch is 512, or the whole training set where that is smaller. Rates are used as they are given, whatever the
-    batch. `held_out` is a fraction, or a number of images.
+    The batch is 512, or the whole training set if that is smaller. Learning rates are used as they are given, whatever
+    the batch. `held_out` is a fraction (float) or a number of images (int).
 
     Raises:
-        UserError: options out of range.
+        UserError: an option is out of range.
     """
     size = int(num_train >= SMALL) + int(num_train >= LARGE)
     part = HELD_OUT[size] if held_out is None else held_out
@@ -275,7 +291,7 @@ def make_tuning(
 
 
 def _check(made: Tuning, num_train: int) -> None:
-    """Raises UserError where a run of these settings cannot be made."""
+    """Raise UserError if these settings are out of range."""
     if made.steps < 1 or made.batch < 1:
         raise UserError(f"Fine-tuning needs at least one step of one image, not {made.steps} of {made.batch}.")
     if made.image_size is not None and made.image_size < 1:
@@ -296,11 +312,13 @@ def _check(made: Tuning, num_train: int) -> None:
 
 
 def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
-    """(training part, held-out part): of every class its share, within one image, or nearly, where some belong together
-    (`together`), which are never divided; which ones, their content decides.
+    """Divide training images into (training part, held-out part).
+
+    Every class is held out in proportion, within one image; approximately so where images belong together (`together`),
+    because these stay in one part. The content of images decides which are held out.
 
     Raises:
-        UserError: then no image can be held out.
+        UserError: so many images belong together that none can be held out.
     """
     order_N = np.argsort(priorities(train.labels_N, "held-out", keys_N=train.content_keys_N), kind="stable")
     share_K = shares(np.bincount(train.labels_N), num_held_out)
@@ -314,15 +332,16 @@ def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
 
 
 def shares(counts_K: np.ndarray, number: int) -> np.ndarray:
-    """How many of each class make `number` of all: shares rounded down, and up where most is left (Hamilton)."""
+    """Return how many images of each class to take for `number` in all, in proportion to `counts_K`: rounded down, and
+    up where the remainder is largest (Hamilton's method)."""
     shares_K, left_K = np.divmod(counts_K * number, counts_K.sum())
     shares_K[np.argsort(-left_K, kind="stable")[: number - shares_K.sum()]] += 1
     return shares_K
 
 
 def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: str) -> Choice:
-    """Try every rate on one part of the training set and judge it on the other; of equal ones the lowest. A single
-    rate is taken as it is."""
+    """Choose the learning rate: train with each on one part of the training set, and take the most accurate on the
+    other part; of equally good ones the lowest. A single rate is taken without training."""
     assert context.fine_tune is not None
     if len(settings.rates) == 1:
         return Choice(rate=settings.rates[0])
@@ -353,7 +372,7 @@ def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: 
 
 
 def accuracy(tuned: FineTuned, images: ImageSet) -> float | None:
-    """Accuracy on labelled images, or mAP where they have several labels; None where training diverged."""
+    """Return the accuracy on labelled images, or mAP if they have several labels; None if training diverged."""
     if images.several:
         return _mean_ap(tuned, images)
     predicted_N = classify(tuned, images)
@@ -372,7 +391,8 @@ def _mean_ap(tuned: FineTuned, images: ImageSet) -> float | None:
 
 
 def classify(tuned: FineTuned, images: ImageSet) -> np.ndarray | None:
-    """The class of every image; None where training diverged: logits that are not numbers name no class."""
+    """Return the predicted class of every image; None if training diverged, because logits that are not finite name no
+    class."""
     if tuned.diverged:
         return None
     logits_NK = tuned.logits(images.images_NHWC)
@@ -391,11 +411,15 @@ def score_tuned(
     detail: Mapping[str, Any] = NO_DETAIL,
     metrics: Sequence[str] = (),
 ) -> list[Score]:
-    """Choose once, fit on all of `train` for every draw, score on `test`: one score per draw.
+    """Choose the learning rate once, fit on all of `train` for every repeat, and score on `test`: one score per repeat.
 
-    Where the test images have several labels each, a second score, of `<data>-real`, takes any of them as right. The
-    detail of each holds which test images were right (`bench.store.prediction_bits`), so that scores can be paired.
-    Where several labels are to be learned, a sigmoid decides on each; mAP and macro-F1 are scored (`_several.py`).
+    If the test images have alternative correct labels (ReaL), a second score, of `<data>-real`, accepts any of them.
+    The detail of each score holds which test images were right (`bench.store.prediction_bits`), so that scores can be
+    compared in pairs. If images have several labels to be learned, a sigmoid decides on each, and mAP and macro-F1 are
+    scored (`_several.py`).
+
+    Args:
+        draws: number of each repeat.
 
     Raises:
         UserError: there is no model to train.
@@ -481,7 +505,8 @@ def _evaluate(
 
 
 def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
-    """FLOPs and seconds of one repeat and its share of the choice. They count as evaluation, not as pre-training."""
+    """Return the FLOPs and seconds of one repeat with its part of the choice, and its image size and final loss. They
+    count as evaluation, not as pre-training."""
     return {
         "image_size": tuned.image_size,
         "final_loss": float(np.mean(tuned.losses_T[-50:])),
@@ -491,9 +516,9 @@ def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
 
 
 def tuning_images(settings: Tuning, *, num_test: int, repeats: int, own_size: int | None) -> int:
-    """The cost in images that pass forward through the network at its own size, for the planner.
+    """Return the cost as a number of images that pass forward through the network at its own size, for the planner.
 
-    Training counts three times; another image size by its number of pixels.
+    An image that is trained on counts three times; another image size counts in proportion to its number of pixels.
     """
     pixels = (settings.image_size / own_size) ** 2 if settings.image_size and own_size else 1.0
     tried = len(settings.rates) if len(settings.rates) > 1 else 0
@@ -503,7 +528,7 @@ def tuning_images(settings: Tuning, *, num_test: int, repeats: int, own_size: in
 
 TASK = Task(
     evaluate=evaluate,
-    revision=3,  # 2: every class holds out its share; 3: groups and copies are never divided
+    revision=3,  # 2: every class is held out in proportion; 3: groups and copies stay together
     forward_images=forward_images,
     rehearsed=rehearsed,
     several_labels=True,

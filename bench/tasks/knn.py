@@ -1,6 +1,8 @@
-"""k nearest neighbours on frozen features: cosine similarity, votes weighted by exp(similarity / temperature).
+"""Classify by k nearest neighbours on frozen features: cosine similarity, votes weighted by
+exp(similarity / temperature).
 
-As in DINO (Caron et al. 2021, arXiv:2104.14294, section 4.1: k = 20, temperature 0.07). Nothing is fitted or chosen.
+This is the protocol of DINO (Caron et al. 2021, arXiv:2104.14294, section 4.1: k = 20, temperature 0.07). Nothing is
+fitted or chosen.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from bench.core.metrics import check_several
 from bench.study.record import Score
 from bench.tasks.task import Task, TaskContext, accuracy_score, balanced_part, few_images, judged_by
 
-CHUNK = 1_000  # test images scored at a time: bounds the memory of the similarities
+CHUNK = 1_000  # test images classified at a time, which bounds the memory of the similarities
 
 
 def evaluate(
@@ -31,10 +33,11 @@ def evaluate(
     """Classify each test image by its nearest training images; both splits are nested, class-balanced parts.
 
     Args:
-        metrics: beside accuracy, of `bench.core.metrics`. Of images of several labels, mAP and macro-F1 are taken.
+        metrics: metrics in addition to accuracy, of `bench.core.metrics`. For images with several labels the metrics
+            are mAP and macro-F1.
 
     Raises:
-        UserError: options out of range, or data that is not on this machine.
+        UserError: an option is out of range, or the data is not on this machine.
     """
     if neighbours < 1 or temperature <= 0:
         raise UserError(f"k-NN needs neighbours >= 1 and temperature > 0, not {neighbours} and {temperature}.")
@@ -64,7 +67,7 @@ def evaluate(
 def forward_images(
     *, num_train: int, num_test: int, train_limit: int | None = 10_000, test_limit: int | None = 2_000, **_: object
 ) -> int:
-    """Images that pass through the network: the planner's question."""
+    """Return how many images pass through the network in one evaluation, for the planner."""
     return min(num_train, train_limit or num_train) + min(num_test, test_limit or num_test)
 
 
@@ -77,7 +80,7 @@ def predict(
     neighbours: int,
     temperature: float,
 ) -> np.ndarray:
-    """Predicted class of every test row (M,)."""
+    """Return the predicted class of every test row: (M,)."""
     train_ND, test_MD = _unit(train_ND), _unit(test_MD)
     count = min(neighbours, len(train_ND))
     predicted = []

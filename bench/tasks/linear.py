@@ -1,7 +1,7 @@
 """Linear probe: multinomial logistic regression on frozen, standardised features.
 
 The regularisation strength is chosen by cross-validation inside the training part, never on the test images. Images of
-one group and copies of each other are in one fold; where no such folds have every class, it is scikit-learn's own.
+one group and copies of each other are in one fold; if no such folds have every class, it is scikit-learn's default.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ def evaluate(
     max_iter: int = 300,
     metrics: Sequence[str] = (),
 ) -> list[Score]:
-    """Fit on a nested, class-balanced part of the training split, score on one of the test split.
+    """Fit on a nested, class-balanced part of the training split, and score on such a part of the test split.
 
     Args:
-        metrics: beside accuracy, of `bench.core.metrics`.
+        data: name of the set.
+        train_limit, test_limit: sizes of the parts; None takes the whole split.
+        folds: number of folds of the cross-validation.
+        max_iter: most iterations of the solver.
+        metrics: metrics in addition to accuracy, of `bench.core.metrics`.
 
     Raises:
-        UserError: options out of range, or data that is not on this machine.
-        Unsuited: one class, or fewer images of one than folds.
+        UserError: an option is out of range, or the data is not on this machine.
+        Unsuited: the set has one class, or a class has fewer images than there are folds.
     """
     if max_iter < 1:
         raise UserError(f"max_iter={max_iter}: the solver needs at least one iteration.")
@@ -48,7 +52,7 @@ def evaluate(
     head: dict[str, Any] = {"task": "linear", "data": data, "num_test": len(test), "num_classes": test.num_classes}
     smallest = int(np.bincount(train.labels_N, minlength=train.num_classes).min())
     try:
-        if not train.several:  # of several, labels may be left without folds
+        if not train.several:  # with several labels per image, folds need not exist
             _check(folds, smallest=smallest, num_classes=train.num_classes)
     except UserError as error:
         raise Unsuited(f"{data}: {error.what}", error.fix, missing=[accuracy_score(None, **head)]) from error
@@ -78,10 +82,10 @@ def forward_images(
     folds: int = 3,
     **_: object,
 ) -> int:
-    """Images that pass through the network: the planner's question.
+    """Return how many images pass through the network in one evaluation, for the planner.
 
     Raises:
-        UserError: classes too few, or too small even if they were of one size.
+        UserError: there is one class only, or too few images per class even if all classes had the same size.
     """
     num_train = min(num_train, train_limit or num_train)
     _check(folds, smallest=num_train // num_classes, num_classes=num_classes)
@@ -89,7 +93,7 @@ def forward_images(
 
 
 def _check(folds: int, *, smallest: int, num_classes: int) -> None:
-    """Refuse what cannot be fitted, and folds by which no strength can be chosen."""
+    """Raise UserError if there are fewer than two classes, or the smallest has fewer images than there are folds."""
     if num_classes < 2:
         raise UserError("A linear probe needs at least two classes, and there is one.")
     if not 2 <= folds <= smallest:
@@ -102,10 +106,11 @@ def _check(folds: int, *, smallest: int, num_classes: int) -> None:
 def fit_predict(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, *, parts: _folds.Parts | None, max_iter: int
 ) -> tuple[np.ndarray, float]:
-    """(predicted class of every test row, the chosen C). Standardised by the training part; ties take the smaller C.
+    """Return (predicted class of every test row, the chosen C). Features are standardised by the training part; of
+    equally good values of C the smallest is chosen.
 
     Args:
-        parts: of the cross-validation; None takes a C of 1.
+        parts: folds of the cross-validation; None takes a C of 1.
     """
     import warnings
 
@@ -131,7 +136,7 @@ def fit_predict(
 
 TASK = Task(
     evaluate=evaluate,
-    revision=2,  # groups and copies are never divided
+    revision=2,  # 2: groups and copies stay together in one fold
     forward_images=forward_images,
     rehearsed=few_images,
     several_labels=True,

@@ -1,4 +1,5 @@
-"""A task and its context; and what tasks share: parts of a split, accuracies with their standard errors."""
+"""The classes of a task and its context, and functions that tasks share: parts of a split, accuracies with their
+standard errors."""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ NO_DETAIL: Mapping[str, Any] = types.MappingProxyType({})
 
 
 class Unsuited(UserError):
-    """A task cannot evaluate this model, or not on these images; retrying does not help.
+    """Raised when a task cannot evaluate this model, or not on these images; retrying does not help.
 
     Args:
-        what, fix: as of every `UserError`.
-        missing: the scores without a value that a record takes instead, so that a trained model keeps its other scores.
+        what, fix: what is wrong and what to do, as in every `UserError`.
+        missing: scores without a value that go into the record instead, so that a trained model keeps its other scores.
     """
 
     def __init__(self, what: str, fix: str = "", *, missing: Sequence[Score]) -> None:
@@ -41,9 +42,9 @@ class FineTuned:
     """A fine-tuned copy of a model.
 
     Attributes:
-        logits: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 logits_NK, in test mode.
+        logits: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 logits_NK, in eval mode.
         losses_T: mean loss of every step's batch, before its update.
-        diverged: whether one was not finite, or a weight in the end.
+        diverged: whether a loss was not finite, or a weight at the end.
         image_size: pixels per side of its input.
         seconds, train_flops: what the training cost; FLOPs by convention.
     """
@@ -57,7 +58,7 @@ class FineTuned:
 
 
 class FineTune(Protocol):
-    """Fine-tunes a copy of the context's model on all of `images`; see bench/tasks/_finetuner.py."""
+    """A function that fine-tunes a copy of the context's model on all of `images`; see bench/tasks/_finetuner.py."""
 
     def __call__(
         self, images: ImageSet, *, recipe: Recipe, steps: int, image_size: int | None = None, purpose: str = ""
@@ -66,16 +67,17 @@ class FineTune(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskContext:
-    """A trained model as a task sees it.
+    """A trained model and what else a task is given to evaluate it.
 
     Attributes:
-        features: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 features_ND of the frozen model, in test
-            mode, resized and repeated to what the model takes, never dropping a last batch.
+        features: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 features_ND of the frozen model, in eval
+            mode. Images are resized and repeated to the size and channels of the model; a smaller last batch counts.
+        load: (name of a data set, split) -> ImageSet.
+        seed: the cell's seed. Few-shot samples use a random stream of their own, so that every model sees the same.
         model: the torch module itself; None when only features exist.
         fine_tune: trains a copy of the model on labelled images; None when only features exist.
-        seed: the cell's seed. Few-shot draws use their own stream, so that every model sees the same draws.
-        load: (data set name, split) -> ImageSet.
-        upstream: what the model was trained on; None when that is not known.
+        upstream: the images that the model was trained on; None when they are not known.
+        data_root: folder of the data sets; None for the default.
     """
 
     features: Callable[[Images], np.ndarray]
@@ -87,7 +89,8 @@ class TaskContext:
     data_root: Path | None = None
 
     def copies(self, test: ImageSet) -> np.ndarray | None:
-        """Which test images upstream holds a copy of, bool (M,); None when upstream is not known."""
+        """Return which test images have a copy among the images that the model was trained on: bool (M,); None when
+        these are not known."""
         if self.upstream is None:
             return None
         from bench.data.dedup import copies
@@ -101,18 +104,18 @@ class Task:
 
     Attributes:
         evaluate: (context, data=name, **options) -> scores. Options are checked against its annotations.
-        revision: raised when a change gives other scores. It is part of a result's identity.
-        begin: the same arguments -> a function that computes the scores of the features, for which neither the model
-            nor the device is needed; see `at_once`. None: `evaluate` does all.
+        revision: number that is raised when a change gives other scores. It is part of a result's identity.
+        begin: the same arguments -> a function that computes the scores from the features, without the model or the
+            device; see `at_once`. None: `evaluate` does everything.
         forward_images: (num_train=…, num_test=…, num_classes=…, own_size=…, **options) -> images that pass through the
-            network, for plans. UserError says why the task cannot be done. None: all images of both splits.
+            network, for plans. It raises UserError where the task cannot be done. None: all images of both splits.
         solving_seconds: (num_train=…, num_test=…, num_classes=…, features=…, image_side=…, **options) -> seconds that
-            one core works on the features, for plans. None: next to nothing.
-        rehearsed: (num_train=…, num_classes=…, **options) -> options that take the place of its own in a rehearsal: a
-            few steps, and whatever else would follow from the number of images, which is cut. None: none.
-        slowness: (the seconds of a function's quickest call) -> how many times as long it takes on this machine. None:
-            not measured.
-        several_labels: whether it decides on every label of images that have several.
+            one core works on the features, for plans. None: a negligible time.
+        rehearsed: (num_train=…, num_classes=…, **options) -> options that replace its own in a rehearsal: few steps,
+            and values that would otherwise follow from the number of images, which a rehearsal cuts. None: no options.
+        slowness: (quickest) -> factor by which the task takes longer on this machine than `solving_seconds` says, where
+            `quickest` is a function that returns the seconds of another function's quickest call. None: not measured.
+        several_labels: whether the task decides on every label of images that have several.
     """
 
     evaluate: Callable[..., list[Score]]
@@ -126,18 +129,18 @@ class Task:
 
 
 def few_images(**_: object) -> dict[str, int]:
-    """The `rehearsed` of a task that takes a `train_limit`."""
+    """Return options for rehearsals of a task that has a `train_limit`; see `Task.rehearsed`."""
     return {"train_limit": 100}
 
 
 def balanced_part(images: ImageSet, limit: int | None, *, several: bool = False) -> ImageSet:
-    """The nested, class-balanced part of `limit` images; all of them where there are no more, or limit is None.
+    """Return the nested, class-balanced part of `limit` images; all images if there are no more, or `limit` is None.
 
     Args:
-        several: whether the task takes images of several labels.
+        several: whether the task takes images with several labels.
 
     Raises:
-        UserError: a limit below 1, or images of several labels for a task of one.
+        UserError: the limit is below 1, or images have several labels and the task takes one.
     """
     if images.several and not several:
         raise several_labels(images.name, for_what="this task")
@@ -160,7 +163,8 @@ def accuracy_score(
     draw: int | None = None,
     detail: Mapping[str, Any] = NO_DETAIL,
 ) -> Score:
-    """A score with the binomial standard error over test images and chance = 1 / classes; None stays None."""
+    """Return a `Score` for an accuracy in [0, 1], with its binomial standard error over test images, and chance = 1 /
+    classes. If `value` is None (there is no result), value and error of the score are None too."""
     return Score(
         task=task,
         data=data,
@@ -185,19 +189,22 @@ def judged(
     detail: Mapping[str, Any] = NO_DETAIL,
     **head: Any,
 ) -> Score:
-    """The accuracy score of per-image correctness; in `detail` also without copies of upstream images.
+    """Return the accuracy score of per-image correctness; its detail also has the accuracy without copies of upstream
+    images.
 
     Args:
-        right_M: bool, one per test image.
-        copies_M: bool, which test images upstream holds a copy of (`TaskContext.copies`); None: upstream is unknown.
-        content_hash: of the test images; given where the record is to hold which of them were right.
-        groups_M: equal for test images that belong together; None where each stands alone.
-        head: as for `accuracy_score`.
+        right_M: bool, one per test image: whether it is classified correctly.
+        copies_M: bool, one per test image: whether upstream has a copy of it (`TaskContext.copies`); None: upstream is
+            unknown.
+        content_hash: hash of the test images; with it the record holds which of them were right.
+        groups_M: numbers, equal for test images that belong together; None where no images do.
+        head: arguments of `accuracy_score`.
 
     Returns:
         A score with `num_duplicates` and `value_without_duplicates` (None when every image is a copy) in its detail,
         and `correct` (see `bench.store.prediction_bits`) where the hash is given. Its value is None without images.
-        With groups, its standard error is over these, whose number is `test_groups`; of one alone it is binomial.
+        With groups its standard error is over groups, whose number is `test_groups`; with a single group it is
+        binomial.
     """
     if not len(right_M):
         return accuracy_score(None, detail=detail, **head)
@@ -228,12 +235,14 @@ def judged_by(
     facts: Mapping[str, Any] = NO_DETAIL,
     **head: Any,
 ) -> list[Score]:
-    """The accuracy score of predicted classes (`judged`), and one per metric beside it (`bench.tasks._metrics`).
+    """Return the accuracy score of predicted classes (see `judged`), and one score per further metric (see
+    `bench.tasks._metrics`).
 
     Args:
-        metrics: of `bench.core.metrics`.
-        names: of the classes.
-        facts: in the detail of accuracy alone.
+        metrics: metrics in addition to accuracy, of `bench.core.metrics`.
+        names: names of the classes.
+        detail: detail of all scores.
+        facts: further detail of the accuracy score only.
     """
     about: dict[str, Any] = {"content_hash": content_hash, "groups_M": groups_M}
     accuracy = judged(predicted_M == labels_M, copies_M=copies_M, **about, detail={**detail, **facts}, **head)
@@ -245,8 +254,8 @@ def judged_by(
 
 
 def at_once(begin: Callable[..., Callable[[], list[Score]]]) -> Callable[..., list[Score]]:
-    """The `evaluate` of a task that has a `begin`. `begin` takes the same arguments, reads the features, and returns
-    the rest of the computation, which needs neither the model nor the device."""
+    """Make the `evaluate` of a task from its `begin`. `begin` takes the same arguments, computes the features, and
+    returns a function for the rest, which needs neither the model nor the device."""
 
     @functools.wraps(begin)
     def evaluate(context: TaskContext, **given: Any) -> list[Score]:

@@ -1,12 +1,12 @@
 """VTAB-1k: how well a model adapts to a task from 1,000 examples; the benchmark's score is the plain mean over tasks.
 
-The protocol (Zhai et al. 2019, section 3): 1,000 examples of the training split, at the frequencies of their classes
-there, of which 800 train and 200 judge every choice; then a fit on all 1,000 with what was chosen, and the whole test
-split once. Every task has the same settings: the ViT paper's (Table 4: the whole network is fine-tuned for 2,500 steps
-of 512 at rate 0.01), unless a study changes it. One rate leaves nothing to choose; of several, each task chooses
-one: the same sweep for all.
+The protocol (Zhai et al. 2019, section 3): 1,000 examples of the training split with its frequencies of classes, of
+which 800 train and 200 evaluate every choice; then a fit on all 1,000 with what was chosen, and the whole test split
+once. Every task has the same settings: the ViT paper's (Table 4: the whole network is fine-tuned for 2,500 steps of 512
+images at learning rate 0.01), unless a study changes them. With a single rate there is nothing to choose; of several
+rates, the same for all tasks, each task chooses one.
 
-One data set is one task of the benchmark. `detail` names its group; means over tasks and groups belong to the analysis.
+One data set is one task of the benchmark. `detail` names its group; the analysis computes means over tasks and groups.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from bench.tasks.task import Task, TaskContext, balanced_part
 EXAMPLES, HELD_OUT = 1_000, 200
 STEPS, BATCH, RATES = 2_500, 512, (0.01,)
 
-# Zhai et al. 2019 (arXiv:1910.04867), in the order of the paper's Table 9. Natural: photographs of things. Specialised:
-# taken with special equipment, from above or of the inside. Structured: the answer is about the scene, not its things.
+# Group -> tasks (Zhai et al. 2019, arXiv:1910.04867), in the order of the paper's Table 9. Natural: photographs of
+# things. Specialised: images from special equipment, from above or of the inside. Structured: the question is about the
+# scene as a whole.
 VTAB: Mapping[str, tuple[str, ...]] = {
     "natural": ("caltech101", "cifar100", "dtd", "flowers102", "pets", "sun397", "svhn"),
     "specialised": ("patch-camelyon", "eurosat", "resisc45", "retinopathy"),
@@ -42,14 +43,14 @@ VTAB: Mapping[str, tuple[str, ...]] = {
         "smallnorb-elevation",
     ),
 }
-# Sets that ship in packages, in the same groups.
+# Group -> sets that come with installed packages.
 SMALL: Mapping[str, tuple[str, ...]] = {
     "natural": ("fashion-mnist", "mnist", "photo-tiles"),
     "specialised": ("terrain", "specimen-tiles"),
     "structured": ("shapes-count", "shapes-distance", "shapes-position", "shapes-orientation"),
 }
 
-# Tasks whose answer mirroring or shifting would change: BiT's appendix F.
+# Tasks whose correct answer changes when images are mirrored or shifted: BiT's appendix F.
 NO_FLIP = ("dsprites-orientation", "smallnorb-azimuth", "dsprites-location", "shapes-orientation", "shapes-position")
 NO_SHIFT = ("clevr-count", "clevr-distance", "dmlab", "kitti-distance", "dsprites-location", "shapes-position")
 
@@ -71,14 +72,15 @@ def evaluate(
 
     Args:
         image_size: pixels per side; None for the model's own.
-        steps, batch, rates: the same for every task. One of several rates is chosen on the 200 examples.
-        repeats: other 1,000 examples each: the draws of the scores.
+        steps, batch, rates: the same for every task. One of several learning rates is chosen on the 200 examples.
+        repeats: number of repetitions, each with other 1,000 examples; the `draw` of a score is its number.
         test_limit: score the nested, class-balanced part of this size; None scores the whole test split.
-        shift, flip: augmentation, left out of the tasks whose answer it would change (`may_shift`, `may_flip`).
+        shift, flip: augmentation, left out for tasks whose correct answer it changes (`may_shift`, `may_flip`).
 
     Raises:
-        UserError: options out of range, fewer than 1,000 training examples, data that is not on this machine.
-        Interrupted: stopped by a signal.
+        UserError: an option is out of range, there are fewer than 1,000 training examples, or the data is not on this
+            machine.
+        Interrupted: a signal arrived.
     """
     if repeats < 1:
         raise UserError(f"repeats={repeats}: at least one fit is needed.")
@@ -106,7 +108,7 @@ def evaluate(
 
 
 def _check(num_train: int) -> None:
-    """Raises UserError where there are too few examples."""
+    """Raise UserError if there are too few training examples."""
     if num_train < EXAMPLES:
         what = f"VTAB takes {EXAMPLES:,} training examples, and this set has {num_train:,}."
         raise UserError(what, "Use the task finetune.")
@@ -125,10 +127,11 @@ def forward_images(
     rates: Sequence[float] = RATES,
     **_: object,
 ) -> int:
-    """The cost in forward passes of one image; see `finetune.tuning_images`.
+    """Return the cost of the task as a number of images that pass forward through the network, for the planner; see
+    `finetune.tuning_images`.
 
     Raises:
-        UserError: options out of range, fewer than 1,000 training examples.
+        UserError: an option is out of range, or there are fewer than 1,000 training examples.
     """
     _check(num_train)
     settings = finetune.make_tuning(
@@ -139,12 +142,12 @@ def forward_images(
 
 
 def rehearsed(*, steps: int = STEPS, batch: int = BATCH, **_: object) -> dict[str, int]:
-    """A few steps of a few images."""
+    """Return options for a rehearsal: few steps with few images each."""
     return {"steps": min(steps, finetune.REHEARSED_STEPS), "batch": min(batch, finetune.REHEARSED_BATCH)}
 
 
 def group_of(data: str) -> str | None:
-    """The group of a data set's task; None for one that is in neither table."""
+    """Return the group of a data set's task; None if it is in neither table."""
     for table in (VTAB, SMALL):
         for group, names in table.items():
             if _base(data) in names:
@@ -153,28 +156,29 @@ def group_of(data: str) -> str | None:
 
 
 def may_shift(data: str) -> bool:
-    """Whether shifting the images of a data set, stored at any size, leaves the answer as it is."""
+    """Return whether the correct answers of a data set, stored at any size, stay correct when images are shifted."""
     return _base(data) not in NO_SHIFT
 
 
 def may_flip(data: str) -> bool:
-    """Whether mirroring them does."""
+    """Return whether the correct answers of a data set, stored at any size, stay correct when images are mirrored."""
     return _base(data) not in NO_FLIP
 
 
 def _base(data: str) -> str:
-    """The name of the task: without a size, and whichever copy it is (`bench.data.vtab`)."""
+    """Return the name of a data set's task: without a size, and the same for every copy of the set
+    (`bench.data.vtab`)."""
     return re.sub(r"^vtab(1k)?-", "", DataName.parse(data).base)
 
 
 def task_names(table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Every task of a table, in its order."""
+    """Return every task of a table, in its order."""
     return tuple(name for group in table.values() for name in group)
 
 
 TASK = Task(
     evaluate=evaluate,
-    revision=3,  # 2: examples at natural frequencies; every class holds out its share; 3: as finetune
+    revision=3,  # 2: natural frequencies of classes, and every class is held out in proportion; 3: as finetune
     forward_images=forward_images,
     rehearsed=rehearsed,
 )

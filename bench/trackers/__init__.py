@@ -1,1 +1,1 @@
-"""Experiment trackers: readers of what cells have stored, one file each, which exports TRACKER."""
+"""Experiment trackers: each file sends the stored results of cells (training runs) to one, and exports TRACKER."""

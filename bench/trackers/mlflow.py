@@ -1,7 +1,7 @@
 """MLflow: one run per cell, in the store that MLFLOW_TRACKING_URI names, or else in `mlflow.db` in the study's folder.
 
-A run is found by its tag `cell`; the tag `series` says how much of the series it has. Times are that of the cell's
-start: MLflow takes an equal point a second time for the same one.
+A run is found by its tag `cell`; its tag `series` says which rows of metrics it has. All points get the start time of
+the cell, so that a point that is sent twice is equal, and MLflow takes it for the same one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bench.trackers.tracker import IMAGES, TrackedRun, Tracker, known_rows, seri
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
-AT_ONCE = 1000  # metrics that MLflow takes in one call
-STATUS = {"running": "RUNNING", "complete": "FINISHED"}
+AT_ONCE = 1000  # MLflow accepts at most this many metrics in one call
+STATUS = {"running": "RUNNING", "complete": "FINISHED"}  # our status -> MLflow's; any other is "FAILED"
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
-    """Bring the experiment `project` up to date. Returns the number of runs that changed."""
+    """Send to the experiment `project` what it does not have yet of these runs. Returns how many runs changed."""
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder / 'mlflow.db'}")
@@ -64,7 +64,7 @@ def _put(client: MlflowClient, experiment: str, run: TrackedRun) -> bool:
 
 
 def _allowed(name: str) -> str:
-    """Names of metrics have no ":" and the like."""
+    """Return a name with the characters that MLflow does not allow (":" for instance) replaced by "_"."""
     return re.sub(r"[^\w\-. /]", "_", name)
 
 

@@ -1,7 +1,7 @@
 """TensorBoard: one event file per cell, below `tensorboard/` in the study's folder.
 
-The bytes of a file follow from the series alone. A file that the new one begins with is appended to, which a running
-TensorBoard shows at once; one that is equal is left alone; any other is replaced.
+The content of a file depends only on the cell's rows of metrics. If the old content is the beginning of the new one,
+the rest is appended, which a running TensorBoard shows at once; an equal file is left alone; any other is replaced.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bench.trackers.tracker import IMAGES, TrackedRun, Tracker
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
-    """Write `folder`/tensorboard/<cell>/events.out.tfevents.<id>. Returns the number of files that changed."""
+    """Write each run to `folder`/tensorboard/<cell>/events.out.tfevents.<id>. Returns how many files changed."""
     return sum(_put(folder / "tensorboard" / run.name / f"events.out.tfevents.{run.id}", to_bytes(run)) for run in runs)
 
 
 def to_bytes(run: TrackedRun) -> bytes:
-    """The event file of a run: one event per row; every time is that of the cell's start."""
+    """Return the event file of a run: one event per row. Every event has the start time of the cell."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter

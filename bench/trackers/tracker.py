@@ -1,8 +1,8 @@
-"""A tracker, and the runs that it is given: one run per cell, a series that only grows.
+"""The interface of an experiment tracker, and the runs that it is given: one per cell, as rows of metrics.
 
-The series is read from the record of a finished cell, or from the newest checkpoint of one at work. A checkpoint holds
-final points only, and a resumed cell repeats its work exactly, so that what is read later always begins with what was
-read before: a run in a tracker has neither gaps nor double points, whatever was killed in between.
+The rows come from the record of a finished cell, or from the newest checkpoint of a cell in progress. A checkpoint
+holds only points that will not change, and a resumed cell repeats its work exactly. So later rows always begin with the
+earlier ones: a run in a tracker has neither gaps nor duplicate points, whatever was killed in between.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.study.record import Horizon, LearningCurve, Record
 AUTO, NONE = "auto", "none"
 IMAGES = "images seen"
 Row = Mapping[str, float]
-"""Metrics by name; IMAGES is in each."""
+"""Metrics by name; every row has IMAGES, which is the x axis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,11 +38,12 @@ class TrackedRun:
 
     Attributes:
         id: of the cell.
-        name: of its folder.
-        rows: in the order of the work.
-        started: of the first attempt, ISO 8601.
-        config: flat; names of nested fields are joined by dots.
-        status: as a record's; "running" before there is one.
+        name: of the cell's folder.
+        study: name of the study.
+        rows: metrics, in the order in which they were measured.
+        config: the cell's fields; names of nested fields are joined by dots.
+        started: time of the first attempt, ISO 8601.
+        status: that of the cell's record; "running" if there is no record yet.
     """
 
     id: str
@@ -63,10 +64,11 @@ class Tracker:
     """An experiment tracker. A file in this folder exports one as `TRACKER`.
 
     Attributes:
-        package: the library it needs.
-        extra: what `pip install` brings it with.
-        write: (runs, folder=…, project=…) sends what the tracker does not have yet -> how many runs got something.
-        project_variable: the library's own variable for the project's name, "" without one.
+        package: the Python package that it needs.
+        extra: the name by which `pip install` installs that package.
+        write: (runs, folder=…, project=…) -> number of runs that changed. It sends the rows that the tracker does not
+            have yet.
+        project_variable: the library's own environment variable for the project's name; "" without one.
     """
 
     package: str
@@ -76,7 +78,7 @@ class Tracker:
 
 
 def runs_of(study: Path) -> Iterator[TrackedRun]:
-    """Every cell of a study that has something to show. Damaged records are left out."""
+    """Yield every cell of a study that has rows to show. Damaged records are left out."""
     for directory in Study(study).directories():
         try:
             record = directory.read_record()
@@ -120,7 +122,7 @@ def _running(directory: CellDirectory, study: str) -> TrackedRun | None:
 
 
 def _config(cell: Cell, more: Mapping[str, Any]) -> dict[str, Any]:
-    """A cell's fields, flat; its tasks by name."""
+    """Return a cell's fields as a flat dictionary, with the names of its tasks and the entries of `more`."""
     values = to_json(cell)
     tasks = sorted({f"{task['task']}:{task['data']}" for task in values.pop("tasks")})
     recipe = {f"recipe.{name}": value for name, value in values.pop("recipe").items()}
@@ -129,7 +131,8 @@ def _config(cell: Cell, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rows(curve: LearningCurve | None, horizons: Sequence[Horizon]) -> Iterator[Row]:
-    """The losses in the order of the work, the scores of each horizon after the last loss of its cool-down."""
+    """Yield a cell's losses in the order in which they were measured, and the scores of each horizon (a budget at which
+    training is cooled down and evaluated) after the last loss of its cool-down."""
     left = {horizon.images_seen: horizon for horizon in horizons}
     if 0 in left:
         yield _scores(left.pop(0))
@@ -143,7 +146,7 @@ def rows(curve: LearningCurve | None, horizons: Sequence[Horizon]) -> Iterator[R
 
 
 def _scores(horizon: Horizon) -> Row:
-    """Scores of one horizon, each the mean over its draws; its compute and its speed."""
+    """Return the scores of one horizon, each averaged over few-shot draws, with its compute and its throughput."""
     values = by_key(
         (f"{s.task}/{s.data}{f' {s.shots}-shot' if s.shots else ''} {s.metric}", s.value)
         for s in horizon.scores
@@ -159,12 +162,16 @@ def _scores(horizon: Horizon) -> Row:
 
 
 def series_of(rows: Sequence[Row]) -> str:
-    """A name of a series: how many rows, and a hash of them."""
+    """Return a string that identifies rows: their number and a hash of their content."""
     return f"{len(rows)}:{hashlib.sha256(canonical([dict(row) for row in rows]).encode()).hexdigest()[:16]}"
 
 
 def known_rows(run: TrackedRun, series: str | None) -> int | None:
-    """The number of a run's rows that a tracker's series has; None if it is another series."""
+    """Return how many of a run's rows a tracker already has; None if the tracker has other rows.
+
+    Args:
+        series: `series_of` the rows that were sent to the tracker; None if none were.
+    """
     if series is None:
         return 0
     number = int(series.partition(":")[0])
@@ -175,11 +182,13 @@ def known_rows(run: TrackedRun, series: str | None) -> int | None:
 
 
 def send(study: Path, name: str, *, folder: Path | None = None, project: str = "") -> int:
-    """Bring a tracker up to date with a study. Returns how many of its runs changed.
+    """Bring a tracker up to date with a study. Return how many of its runs changed.
 
     Args:
-        folder: where the tracker keeps its files, if it does: the study's own.
-        project: "": what the library's own variable says, or else the study's name.
+        name: of the tracker.
+        folder: where the tracker keeps its files, if it has any; by default the study's folder.
+        project: name of the project in the tracker; "": the value of the library's own environment variable, or else
+            the study's name.
 
     Raises:
         UserError: an unknown tracker, a missing library, a disk that cannot be written.
@@ -193,7 +202,7 @@ def send(study: Path, name: str, *, folder: Path | None = None, project: str = "
 
 
 def load(name: str) -> Tracker:
-    """The tracker of this name.
+    """Return the tracker of this name.
 
     Raises:
         UserError: there is none, or its library is not installed.
@@ -207,7 +216,8 @@ def load(name: str) -> Tracker:
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
-    """The trackers that a run is asked for: "auto" is TensorBoard where it is installed, "none" is none.
+    """Return the names of the trackers that the user asks for: "auto" means TensorBoard if it is installed, and "none"
+    means no tracker.
 
     Raises:
         UserError: see `load`.
@@ -221,5 +231,5 @@ def chosen(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def installed(name: str) -> bool:
-    """Whether the library of a tracker is there."""
+    """Return whether the library of a tracker is installed."""
     return importlib.util.find_spec(registry.load("tracker", name).package) is not None

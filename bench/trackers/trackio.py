@@ -1,4 +1,4 @@
-"""Trackio: one run per cell in its local database (TRACKIO_DIR), which `trackio show` shows."""
+"""Trackio: one run per cell, in Trackio's local database (TRACKIO_DIR), which `trackio show` displays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.trackers.tracker import Row, TrackedRun, Tracker
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
-    """Bring the project up to date. Returns the number of runs that changed."""
+    """Send to the project `project` what it does not have yet of these runs. Returns how many runs changed."""
     return sum(_put(run, project) for run in runs)
 
 
@@ -45,7 +45,7 @@ def _put(run: TrackedRun, project: str) -> bool:
 
 
 def _rows(project: str, name: str) -> list[Row]:
-    """The rows of a run in the database, in order."""
+    """Return the rows of metrics that the database has of a run, in order."""
     from trackio.sqlite_storage import SQLiteStorage
 
     if not SQLiteStorage.get_project_db_path(project).exists():

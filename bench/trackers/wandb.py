@@ -1,8 +1,8 @@
 """Weights & Biases: one run per cell, with the cell's id.
 
-Runs are sent at once where WANDB_API_KEY is set, and else written below `wandb/` in the study's folder, for `wandb
-sync`; WANDB_MODE ("online", "offline") overrides both. Beside the files of a run, `series.json` says what they hold;
-without it their writing was cut short, and they are removed.
+Runs are sent at once if WANDB_API_KEY is set; otherwise they are written below `wandb/` in the study's folder, for
+`wandb sync`. WANDB_MODE ("online", "offline") overrides this. `series.json` beside the files of a run says which rows
+they hold. If it is missing, writing was interrupted, and the files are removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SERIES = "series.json"
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
-    """Bring the runs of a project up to date. Returns the number of runs that changed."""
+    """Send to the project `project` what it does not have yet of these runs. Returns how many runs changed."""
     return sum(_put(run, folder, project) for run in runs)
 
 
@@ -29,7 +29,7 @@ def _put(run: TrackedRun, folder: Path, project: str) -> bool:
 
     number, told = _told(folder, run.id)
     begin = known_rows(run, told.get("series"))
-    if begin is None:  # the cell was trained anew: another run, since what was sent stays
+    if begin is None:  # the cell was trained anew: start another run, because rows that were sent cannot be removed
         number, told, begin = number + 1, {}, 0
     if told and begin == len(run.rows) and told.get("status") == run.status:
         return False
@@ -60,7 +60,8 @@ def _name(cell: str, number: int) -> str:
 
 
 def _told(folder: Path, cell: str) -> tuple[int, dict[str, str]]:
-    """How often the cell was begun anew, and what the newest files of its last run hold."""
+    """Return the number of the cell's latest run (1 unless it was trained anew), and the content of that run's newest
+    `series.json`. Files of interrupted writes are removed."""
     newest: dict[str, str] = {}
     number = 1
     while found := sorted((folder / "wandb").glob(f"*run-*-{_name(cell, number)}")):

@@ -1,1 +1,1 @@
-"""One training loop for every family and device, and its parts."""
+"""The training loop, which serves every model family and device, and its parts."""

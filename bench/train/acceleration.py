@@ -1,5 +1,7 @@
-"""What runs a training step otherwise than it is written, where `bench.train.modes` says so: it takes the place of the
-network, of forward and backward, and of the update of a step that is made."""
+"""Choose how a new training step runs: as written, or compiled and recorded, as `bench.train.modes` says.
+
+What compiles a step replaces its network, its forward and backward pass, and its update.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class AsWritten:
-    """A step that runs as it is written.
+    """Lets a training step run as it is written, and says that nothing is compiled or recorded.
 
     Attributes:
-        mode: of `bench.train.modes`.
-        obstacle: why nothing was compiled that should have been.
+        mode: one of `bench.train.modes.MODES`.
+        obstacle: why nothing was compiled although it was asked for; None where there is no such reason.
         compiles: whether parts of the network are compiled.
-        records: whether what can be is recorded as CUDA graphs.
+        records: whether parts of the step are recorded as CUDA graphs where possible.
     """
 
     mode = "off"
@@ -30,21 +32,22 @@ class AsWritten:
 
     @property
     def how(self) -> str:
-        """The mode, and what kept it from being another."""
+        """The mode in words, with the reason if another one was asked for."""
         return self.mode
 
     def kernels(self) -> tuple[str, ...]:
-        """Names of the attention kernels in use, the fastest first ("plain": none is fused, as on a CPU); none for a
+        """Return the names of the attention kernels in use, the fastest first ("plain": unfused, as on a CPU); () for a
         network without attention, or where torch chooses."""
         fused = self.device.startswith("cuda") or not hasattr(getattr(self.model, "config", None), "attention_width")
         return () if fused else ("plain",)
 
     def forget(self) -> None:
-        """Give back memory that is kept between steps."""
+        """Release memory that is kept between steps."""
 
 
 def accelerate(step: Wrapped, mode: str, *, ranks: int) -> AsWritten | Compiled:
-    """Have a new step run as `mode` says. The compiler is imported only where something is compiled."""
+    """Make a new step run as `mode` says, and return the object that says how it runs. The compiler is imported only
+    where something is compiled."""
     if mode == "off":
         return AsWritten(step)
     from bench.train.compiled import Compiled

@@ -1,13 +1,13 @@
-"""Training batches: order and augmentation as functions of (seed, step), wherever the images are read from.
+"""Make training batches. Order and augmentation are functions of (seed, step), wherever the images are read from.
 
-They lie as uint8 on the device where they fit there; else stored pixels are gathered from a memory map, with equal
-results; or encoded images are decoded (`bench.data.stream`), of which random crops are cut out of the full image.
+Images are held as uint8 on the device if they fit there. Otherwise stored pixels are gathered from a memory map, with
+equal results, or encoded images are decoded (`bench.data.stream`), where random crops are cut out of the full image.
 
 Random crops ("Inception crops") are those of google-research/vision_transformer. Boxes follow TensorFlow's
-`sample_distorted_bounding_box`, but for roundings: the ratio of width to height is uniform in 3:4 to 4:3, then the
-height is uniform among those that keep enough of the image's area. (torchvision's RandomResizedCrop draws the area
-uniformly, and shows small parts more often.) Pixels are interpolated bilinearly without a low-pass, as there; a crop of
-stored pixels is enlarged to their size.
+`sample_distorted_bounding_box`, except for rounding: the ratio of width to height is uniform in 3:4 to 4:3, then the
+height is uniform among those that keep enough of the image's area. (torchvision's RandomResizedCrop samples the area
+uniformly, and shows small parts more often.) Pixels are interpolated bilinearly without a low-pass filter, as in
+TensorFlow; a crop of stored pixels is enlarged to the size of the stored image.
 """
 
 from __future__ import annotations
@@ -35,22 +35,25 @@ from vit.layers import scaled
 if TYPE_CHECKING:
     from bench.train.reading import Reader, Request
 
-UPLOAD_BYTES = 64 << 20  # of stored pixels that are on their way to a device at a time
+UPLOAD_BYTES = 64 << 20  # bytes of stored pixels that are copied to a device at a time
 RATIOS = (3 / 4, 4 / 3)  # width / height of random crops
-LARGE_IMAGE_BYTES = 1 << 14  # bytes of an image that is better changed by itself, on a processor
+LARGE_IMAGE_BYTES = 1 << 14  # bytes from which a CPU changes images one by one, which is faster than all together
 
 
 def to_input(images_BHWC: Tensor) -> Tensor:
-    """uint8 NHWC in [0, 255] -> float32 NCHW in [-1, 1]."""
+    """Convert uint8 NHWC pixels in [0, 255] to float32 NCHW in [-1, 1]."""
     return scaled(images_BHWC.permute(0, 3, 1, 2))
 
 
 def _to_contiguous(images_BHWC: Tensor) -> Tensor:
-    """`to_input(images_BHWC).contiguous()` on a processor, to the bit, image after image: each stays in its cache.
-    The memory is NumPy's, which comes in large pages; fresh small ones take longer than all the arithmetic."""
+    """Compute `to_input(images_BHWC).contiguous()` on a CPU, equal to the bit but faster.
+
+    Images are converted one by one, so that each stays in the processor's cache. NumPy allocates the memory because it
+    uses large pages; fresh small pages take longer than all the arithmetic.
+    """
     batch, height, width, channels = images_BHWC.shape
     x_BCHW = torch.from_numpy(np.empty((batch, channels, height, width), dtype=np.float32))
-    if channels == 1:  # `contiguous` leaves grey images as they are, and kernels are chosen by strides too
+    if channels == 1:  # `contiguous` leaves the strides of grey images as they are, and kernels depend on strides
         x_BCHW = x_BCHW.view(batch, height, width, 1).permute(0, 3, 1, 2)
     for x_CHW, image_HWC in zip(x_BCHW, images_BHWC, strict=True):
         x_CHW.copy_(image_HWC.permute(2, 0, 1)).mul_(2.0 / 255.0).sub_(1.0)
@@ -58,11 +61,13 @@ def _to_contiguous(images_BHWC: Tensor) -> Tensor:
 
 
 def fit_input(x_BCHW: Tensor, *, image_size: int, channels: int) -> Tensor:
-    """float32 images at a model's size and number of channels: bilinear, anti-aliased when shrinking; grey to RGB by
-    repetition, RGB to grey by Rec. 601 luma.
+    """Convert float32 images to a model's image size and number of channels.
+
+    Resizing is bilinear, anti-aliased when shrinking. Grey becomes RGB by repetition, RGB becomes grey by Rec. 601
+    luma.
 
     Raises:
-        ValueError: neither grey nor RGB where the other is needed.
+        ValueError: the numbers of channels differ and are not 1 and 3.
     """
     if x_BCHW.shape[1] != channels:
         if {x_BCHW.shape[1], channels} != {1, 3}:
@@ -81,11 +86,11 @@ def fit_input(x_BCHW: Tensor, *, image_size: int, channels: int) -> Tensor:
 def crop_boxes(
     rng: np.random.Generator, *, number: int, height: int | np.ndarray, width: int | np.ndarray, least: float
 ) -> np.ndarray:
-    """(top, left, height, width) in pixels of `number` crops, int64 (4, number).
+    """Return random crops of `number` images: (top, left, height, width) in pixels, int64 (4, number).
 
     Args:
-        height, width: of the images, or of each.
-        least: the smallest share of the area that a crop keeps.
+        height, width: size in pixels of all images, or of each.
+        least: the smallest fraction of an image's area that a crop keeps.
     """
     ratio_B, tall_B, down_B, right_B = rng.random((4, number))
     ratio_B = RATIOS[0] + ratio_B * (RATIOS[1] - RATIOS[0])
@@ -99,7 +104,7 @@ def crop_boxes(
 
 
 def cropped(x_BCHW: Tensor, boxes_4B: Tensor) -> Tensor:
-    """Every image's box, enlarged to the size of the image: float (B, C, H, W)."""
+    """Cut each image's box out and enlarge it to the size of the image: float (B, C, H, W)."""
     top_B, left_B, height_B, width_B = boxes_4B.to(x_BCHW.dtype)
     y_BH = _centres(top_B, height_B, x_BCHW.shape[2])
     x_BW = _centres(left_B, width_B, x_BCHW.shape[3])
@@ -113,15 +118,18 @@ def _mirrored(images_BHWC: Tensor, mirrored_B: Tensor) -> Tensor:
 
 
 def _cut(images_BHWC: Tensor, boxes_4B: Tensor, mirrored_B: Tensor | None, *, dtype: torch.dtype) -> Tensor:
-    """uint8 images, some of them mirrored, then all of them cropped: x_BCHW in [-1, 1]."""
+    """Mirror some of the uint8 images, then crop all of them; return x_BCHW in [-1, 1]."""
     if mirrored_B is not None:
         images_BHWC = _mirrored(images_BHWC, mirrored_B)
     return cropped(to_input(images_BHWC), boxes_4B).to(dtype)
 
 
 def _centres(start_B: Tensor, length_B: Tensor, size: int) -> Tensor:
-    """The places where the `size` pixels of each enlarged stretch lie along an axis of `size` pixels, as `grid_sample`
-    counts: from -1 to 1, edge to edge. Beyond the centre of a stretch's last pixel that pixel is repeated."""
+    """Return where to sample an axis of `size` pixels so that each image's stretch [start, start + length) is enlarged
+    to `size` pixels: (B, size), in the coordinates of `grid_sample` (-1 to 1, edge to edge).
+
+    Beyond the centre of a stretch's outermost pixel that pixel is repeated.
+    """
     step_B1, start_B1 = length_B[:, None] / size, start_B[:, None]
     at_BS = start_B1 + (torch.arange(size, device=start_B.device, dtype=start_B.dtype) + 0.5) * step_B1
     at_BS = at_BS.clamp(min=start_B1 + 0.5, max=start_B1 + length_B[:, None] - 0.5)
@@ -129,7 +137,8 @@ def _centres(start_B: Tensor, length_B: Tensor, size: int) -> Tensor:
 
 
 class Draws:
-    """Which images are in a batch, and how each is changed: functions of (seed, step) and the place in the batch."""
+    """Chooses which images are in a batch, and the random crop of each, as functions of (seed, step) and the place in
+    the batch. `share` is this rank's part of the batch."""
 
     def __init__(self, *, num_images: int, recipe: Recipe, seed: int, share: slice) -> None:
         self.num_images, self.recipe, self.seed, self.share = num_images, recipe, seed, share
@@ -142,19 +151,20 @@ class Draws:
         return self._epochs[epoch]
 
     def indices(self, step: int) -> np.ndarray:
-        """Positions of the images of the whole batch: epoch after epoch without a gap, so no image is ever dropped."""
+        """Return the positions in the training set of the whole batch's images. Epochs follow each other without a gap,
+        so no image is ever dropped."""
         first = step * self.recipe.batch
         epochs, offsets = np.divmod(np.arange(first, first + self.recipe.batch), self.num_images)
         return np.concatenate([self._permutation(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
 
     def boxes(self, step: int, height: int | np.ndarray, width: int | np.ndarray) -> np.ndarray:
-        """Random crops of this rank's share, (4, B)."""
+        """Return the random crops of this rank's images: (top, left, height, width) in pixels, (4, B)."""
         rng = generator(self.seed, "crop", step)
         boxes_4B = crop_boxes(rng, number=self.recipe.batch, least=self.recipe.crop, height=height, width=width)
         return np.ascontiguousarray(boxes_4B[:, self.share])
 
     def request(self, step: int, *, encoded: EncodedImages | None) -> Request:
-        """The request for this rank's share."""
+        """Return what to read for this rank's part of the batch."""
         rows_B = self.indices(step)
         if encoded is None or not self.recipe.crop:
             return rows_B[self.share], None
@@ -162,19 +172,19 @@ class Draws:
 
 
 class Batches:
-    """Batch `step` of a training run, for any step in any order.
+    """The batches of a training run. A call with a step returns that batch; steps may come in any order.
 
     Args:
-        images: the (subset of the) training split.
+        images: the training split, or a subset of it.
         recipe: batch size and augmentation.
         seed: the cell's seed.
-        device: where the batches are made, and images live that fit there.
-        ranks: each gets its share of the batch; order and augmentation are those of the whole.
-        fit: (image_size, channels) of the model, where images are stored at other ones; they are fitted after
+        device: device on which batches are made, and images are held that fit there.
+        ranks: each rank gets its part of the batch; order and augmentation are those of the whole batch.
+        fit: (image_size, channels) of the model, if images are stored with other ones; they are converted after
             augmentation. Encoded images are decoded at that size.
-        tier: where to read from; None for what suits the images and the device.
-        scaled: whether to bring pixels to [-1, 1] and float32 here. None: on a processor. On a GPU the training step
-            does so in the kernel that reads them (`vit.layers.Patches`); what is cropped comes in the step's dtype.
+        tier: where images are read from; None chooses by the images and the device.
+        scaled: whether pixels are converted to float32 in [-1, 1] here. None: on a CPU only; on a GPU the training step
+            does it in the kernel that reads them (`vit.layers.Patches`), and cropped images have the step's dtype.
         workers: see `Reader`.
 
     Attributes:
@@ -197,7 +207,7 @@ class Batches:
         augmentation: Augmentation = load("augmentation", recipe.augmentation)
         self.pixels, self.mixes = augmentation.pixels, augmentation.mixes
         self.own = ranks.share(recipe.batch)
-        self.share = slice(0, recipe.batch) if self.mixes else self.own  # images are mixed with those of other ranks
+        self.share = slice(0, recipe.batch) if self.mixes else self.own  # mixing needs the images of other ranks too
         self.fit, self.num_classes = fit, images.num_classes
         self.recipe, self.seed, self.device = recipe, seed, device
         self.scaled = bool(self.mixes) or (not device.startswith("cuda") if scaled is None else scaled)
@@ -233,7 +243,8 @@ class Batches:
             self.reader = Reader(read_from, request=request, device=device, workers=workers)
 
     def _resident(self, images: ImageSet) -> Tensor:
-        """All images on the device: some at a time, so that the processor's memory never holds them all."""
+        """Return all images on the device. They are copied some at a time, so that host memory never holds all of
+        them."""
         try:
             if self.device == "cpu":
                 return torch.from_numpy(np.require(images.images_NHWC, requirements=["C", "W"]))
@@ -254,16 +265,17 @@ class Batches:
 
     @property
     def waited(self) -> float:
-        """Seconds that batches were waited for, because their images were still being read."""
+        """Seconds spent waiting for batches whose images were still being read."""
         return 0.0 if self.reader is None else self.reader.waited
 
     def indices(self, step: int) -> np.ndarray:
-        """The indices of a batch, as `Draws` describes them."""
+        """Return the positions in the training set of the whole batch's images (see `Draws.indices`)."""
         return self.draws.indices(step)
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
-        """Batch `step`, or this rank's share of it: (x_BCHW float32 in [-1, 1], labels_B; targets_BK where images are
-        mixed). Batches that are not `scaled` here are uint8 pixels, or of the step's dtype where they were cropped.
+        """Return batch `step`, or this rank's part of it: (x_BCHW float32 in [-1, 1], labels_B), with targets_BK in
+        place of labels where images are mixed. Batches that are not `scaled` here are uint8 pixels, or have the step's
+        dtype where they were cropped.
 
         Raises:
             UserError: an image can no longer be read.
@@ -298,7 +310,7 @@ class Batches:
         return x_BCHW, labels_B
 
     def _read(self, step: int) -> tuple[Tensor, Tensor]:
-        """Pixels (uint8, shifted where the recipe says so) and labels of this rank's share."""
+        """Return the pixels (uint8, shifted if the recipe says so) and labels of this rank's part of the batch."""
         index = self.indices(step)[self.share]
         if self.reader is None:
             images_NHWC, index_B = self.images_NHWC, self._tensor(index)
@@ -311,7 +323,7 @@ class Batches:
         return images_NHWC[index_B] if self.reader is None else images_NHWC, labels_B
 
     def _augmented(self, x_BHWC: Tensor, step: int) -> Tensor:
-        """Images changed one by one, on the processor."""
+        """Return the images after the recipe's augmentation of single images, which runs on the CPU."""
         assert self.pixels is not None
         images_BHWC = x_BHWC.cpu().numpy()
         changed = []
@@ -321,7 +333,8 @@ class Batches:
         return self._tensor(np.stack(changed))
 
     def _to_mirror(self, x_BHWC: Tensor, step: int, *, singly: bool) -> Tensor | None:
-        """Which images are to be mirrored with whatever follows; None where they were, each by itself."""
+        """Return which images are still to be mirrored, bool (B,). With `singly` they are mirrored here, one by one and
+        in place, and None is returned."""
         mirrored_B = (generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5)[self.share]
         if not singly:
             return self._tensor(mirrored_B)
@@ -330,7 +343,7 @@ class Batches:
         return None
 
     def _shifted(self, images_NHWC: Tensor, index_B: Tensor, step: int) -> Tensor:
-        """Images shifted by some pixels; what comes into view repeats the pixel at the edge."""
+        """Return the images at `index_B`, each shifted by random pixels; new pixels repeat those at the edge."""
         shift, shape = self.recipe.shift, (2, self.recipe.batch)
         offsets = generator(self.seed, "shift", step).integers(0, 2 * shift + 1, shape)[:, self.share] - shift
         rows_BH = self._tensor(offsets[0])[:, None] + torch.arange(self.height, device=self.device)

@@ -1,14 +1,14 @@
-"""Compiles the training network with torch.compile: on a GPU unless asked not to, on a CPU only on request.
+"""Compile the training network with torch.compile: on a GPU unless asked not to, on a CPU only on request.
 
-Block by block: blocks of the same shape share one compilation, whatever the depth, the head and the cell, in this
-process and, through torch's cache on disk, in the next. Operations on both sides of a block's boundary are not fused: 1
-to 6 % more bytes a step (tools/h100.csv beside h100_whole.csv; `python -m tools.codegen --whole`). That is "default".
+Mode "default" compiles block by block: blocks of the same shape share one compilation, whatever the depth, the head and
+the cell, in this process and, through torch's cache on disk, in the next. Operations on both sides of a block's
+boundary are not fused, which costs 1 to 6 % more bytes per step (compare tools/h100.csv with h100_whole.csv;
+`python -m tools.codegen --whole`).
 
-"reduce-overhead" is what was made for speed and measured nowhere yet: sums that blocks keep (bench/train/keep_sums.py),
-the fastest kernels of attention, and forward and backward recorded as one CUDA graph (bench/train/recorded.py).
-"max-autotune" also times kernels for matrix products,
-which takes minutes per shape. Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" leaves
-that out.
+Mode "reduce-overhead" adds what is meant to be faster but has been measured nowhere yet: sums that blocks keep
+(bench/train/keep_sums.py), the fastest kernels of attention, and forward and backward recorded as one CUDA graph
+(bench/train/recorded.py). "max-autotune" also times kernels for matrix products, which takes minutes per shape.
+Compiling for a CPU takes minutes and gained at most 5 % in training, so "auto" does not do it.
 """
 
 from __future__ import annotations
@@ -30,15 +30,17 @@ from bench.train.recorded import Recorded, RecordedUpdate, make_recordable, smal
 from bench.train.step_parts import Wrapped
 
 KERNELS = {"default": "default", "reduce-overhead": "default", "max-autotune": "max-autotune-no-cudagraphs"}
-REHEARSALS = 2  # calls until nothing is left to do: compilation and recording, and a replay
+REHEARSALS = 2  # calls after which everything is prepared: one compiles and records, one replays
 MAX_SHAPES = 4096
-"""One process compiles the same classes at the shapes of many cells; torch gives up after 8 of a module's code, and 256
-of a function's, and then runs the rest as it is written, without a word in the record."""
+"""Compilations of one piece of code that torch may make. A process compiles the same classes at the shapes of many
+cells; by default torch gives up after 8 for a module's code and 256 for a function's, and then runs the rest
+uncompiled, which the record would not show."""
 
 
 @functools.cache
 def obstacle(device: str) -> str | None:
-    """Why nothing can be compiled for a device: mostly an image without a C compiler. None where two lines could be.
+    """Return why nothing can be compiled for a device (mostly a container without a C compiler); None if a small
+    function could be compiled.
 
     Raises:
         RuntimeError: memory ran out, which is no obstacle for the next cell.
@@ -53,7 +55,8 @@ def obstacle(device: str) -> str | None:
 
 
 def blocks(network: nn.Module) -> list[nn.Module]:
-    """Parts that a network repeats: members of its module lists that have parts, and no such list in them."""
+    """Return the blocks that a network repeats: members of its module lists that have children, but contain no other
+    such member."""
     lists = [m for m in network.modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
     members = [member for parent in lists for member in parent if any(member.children())]
     outer = {id(m) for m in members if any(id(inner) in {id(x) for x in members} for inner in list(m.modules())[1:])}
@@ -61,17 +64,17 @@ def blocks(network: nn.Module) -> list[nn.Module]:
 
 
 def parts(network: nn.Module) -> list[nn.Module]:
-    """The parts of a network that are compiled: its blocks, or all of it where it has none, and modules that call
-    themselves kernels."""
+    """Return the parts of a network that are compiled separately: its blocks (the whole network if it has none), and
+    modules with `compiles_alone`."""
     alone = [m for m in network.modules() if getattr(m, "compiles_alone", False)]
     return [*alone, *(blocks(network) or [network])] if network not in alone else [network]
 
 
 def options(mode: str) -> dict[str, Any]:
-    """Inductor's for a mode.
+    """Return Inductor's options for a mode.
 
-    Torch 2.10 to 2.13 fuse sums over rows with sums over columns into kernels whose gradients were wrong without a word
-    (pytorch#190796, #193061), from sizes on that small networks do not reach; so there it must not.
+    Torch 2.10 to 2.13 fuse sums over rows with sums over columns into kernels whose gradients were silently wrong
+    (pytorch#190796, #193061), from sizes on that small networks do not reach; so this fusion is switched off there.
     """
     from torch._inductor import config, list_mode_options
 
@@ -86,14 +89,14 @@ def options(mode: str) -> dict[str, Any]:
 
 
 def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any:
-    """`network` with its blocks compiled, in place, at the shapes they are called with; as a whole where it has none;
-    as it is where mode is "off"."""
+    """Compile a network's blocks in place (the whole network if it has none), each at the shapes it will be called
+    with, and return the network. Mode "off" changes nothing."""
     if mode == "off":
         return network
     for limit in ("recompile_limit", "accumulated_recompile_limit"):
         setattr(torch._dynamo.config, limit, max(getattr(torch._dynamo.config, limit), MAX_SHAPES))
-    torch._dynamo.config.optimize_ddp = False  # it would cut blocks; exchanges begin between them
-    # its key leaves out which attention kernels are allowed, and would bring back one that was found to be wrong
+    torch._dynamo.config.optimize_ddp = False  # it would split blocks; exchanges of gradients begin between blocks
+    # the cache's key ignores which attention kernels are allowed, so it could return one that was found to be wrong
     torch._functorch.config.enable_autograd_cache = False
     for part in parts(network):
         part.compile(backend=backend, dynamic=False, **({"options": options(mode)} if backend == "inductor" else {}))
@@ -101,8 +104,10 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
 
 
 def given_up() -> str | None:
-    """The part that torch gave up compiling in this process, and why; None for nothing. At new shapes it then runs as
-    it is written, and torch warns once."""
+    """Return in words how many functions torch gave up compiling in this process, and why; None if there are none.
+
+    Torch runs such a function uncompiled at new shapes, and warns once.
+    """
     from torch._dynamo.utils import counters
 
     reasons = counters["unimplemented"]
@@ -112,19 +117,23 @@ def given_up() -> str | None:
 
 
 def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tensor]:
-    """A function of tensors, as one kernel where networks are compiled for a GPU; elsewhere as it is."""
+    """Return a function of tensors compiled into one kernel, where networks are compiled for a GPU; else the function
+    itself."""
     if not device.startswith("cuda") or mode_for(device) == "off" or obstacle(device):
         return function
     return torch.compile(function, dynamic=False)
 
 
 class Compiled:
-    """The same as `bench.train.acceleration.AsWritten`, with a network that is compiled where it can be. On a GPU,
-    modes that record take the fastest kernels of attention too; but not for several ranks, whose exchange cannot be
-    recorded.
+    """Makes a training step run with a compiled network where possible; has the interface of
+    `bench.train.acceleration.AsWritten`.
+
+    On a GPU, modes that record CUDA graphs also choose the fastest kernels of attention. With several ranks such a mode
+    becomes "default", because the ranks' exchange cannot be recorded.
 
     Attributes:
-        obstacle: why nothing was compiled; None where it was. Graphs need no compiler, and are recorded all the same.
+        obstacle: why nothing was compiled; None where it was. CUDA graphs need no compiler, and are recorded all the
+            same.
     """
 
     def __init__(self, step: Wrapped, *, mode: str, ranks: int) -> None:
@@ -139,7 +148,7 @@ class Compiled:
         if self.compiles:
             working.input = fused(working.input, device=self.device)
         working.keeps_gradients = self.mode not in WITH_GRAPHS
-        # weak: what is recorded calls this object
+        # the references are weak, because what is recorded calls this object
         self._recorded: Callable[[], Recorded | None] = lambda: None
         self._update: Callable[[], RecordedUpdate | None] = lambda: None
         if not self.records:
@@ -152,7 +161,7 @@ class Compiled:
 
         passes = Recorded(with_kernels, leaves=working.leaves, buffers=self.model.buffers, device=self.device)
         step.both_ways, self._recorded = passes, weakref.ref(passes)
-        if not step.rule.fused:  # it may count steps outside of tensors, which a recording would repeat
+        if not step.rule.fused:  # it may count steps outside of tensors, and a recording would repeat one count
             return
         make_recordable(step.rule, device=self.device)
         like_it = functools.partial(small_update, step.recipe, dtype=step.dtype, device=self.device)
@@ -190,7 +199,7 @@ class Compiled:
         return chosen_kernels(self.model, dtype=self.dtype, device=self.device)
 
     def forget(self) -> None:
-        """Give back the memory of recorded graphs; what was compiled stays, and is recorded again."""
+        """Free the memory of recorded graphs. Compiled code stays, and is recorded again at the next step."""
         if self.compiles:
             recorded.forget()
 
@@ -199,12 +208,12 @@ class Compiled:
 
 Shape = tuple[int, int, int, int]
 TOLERANCE = 0.05  # relative error of a kernel's outputs and gradients; bfloat16 rounds to 0.004
-COMPARED = 4  # images of which they are compared: attention never looks at another image
+COMPARED = 4  # images on which outputs and gradients are compared; attention never mixes images, so a few suffice
 _ranked: dict[tuple[Shape, torch.dtype, str], list[Any]] = {}
 
 
 def attention_shape(network: nn.Module, batch: int) -> Shape | None:
-    """(B, H, N, E) of the network's attention, where it has one."""
+    """Return the shape (B, H, N, E) of the network's attention; None for a network without attention."""
     config = getattr(network, "config", None)
     if config is None or not hasattr(config, "attention_width"):
         return None
@@ -212,10 +221,10 @@ def attention_shape(network: nn.Module, batch: int) -> Shape | None:
 
 
 def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str) -> Any:
-    """The context in which fused attention uses the kernel that is fastest for this network, forward and backward; the
-    next fastest where that one refuses (a bias, dropout).
+    """Return a context manager in which fused attention uses the kernel that is fastest for this network, forward and
+    backward together; the next fastest where that one refuses (a bias, dropout).
 
-    Measured once per shape in a process. On a CPU there is nothing to choose: `vit.layers` knows.
+    The kernels are timed once per shape in a process. On a CPU there is nothing to choose: `vit.layers` decides.
     """
     shape = attention_shape(network, batch)
     if not device.startswith("cuda") or shape is None:
@@ -230,8 +239,8 @@ def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str
 
 
 def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tuple[str, ...]:
-    """Names of the kernels that `attention` has ranked for this network, the fastest first; "plain" (no fused kernel)
-    on a CPU. None for a network without attention, or before its first step."""
+    """Return the names of the kernels that `attention` has ranked for this network, the fastest first; ("plain",), no
+    fused kernel, on a CPU; () for a network without attention, or before its first step."""
     shape = attention_shape(network, 1)
     if shape is None:
         return ()
@@ -244,10 +253,13 @@ def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tu
 def ranked_kernels(
     shape: Shape, *, dtype: torch.dtype, device: str, kernels: Sequence[Any], calls: int = 10
 ) -> list[Any]:
-    """Kernels by the time of forward and backward, on tensors that lie in memory as `vit.layers`'s do; then
-    SDPBackend.MATH, which takes everything. Those that refuse the shape, or whose results are not MATH's, are left out.
+    """Return the kernels sorted by their time for forward and backward, the fastest first, and last SDPBackend.MATH,
+    which takes everything.
+
+    Kernels that refuse the shape, or whose results differ from those of MATH, are left out. The tensors lie in memory
+    as those of `vit.layers`.
     """
-    with torch.inference_mode(False), torch.enable_grad():  # evaluation asks too
+    with torch.inference_mode(False), torch.enable_grad():  # evaluation calls this too, with gradients off
         return _ranked_kernels(shape, dtype=dtype, device=device, kernels=kernels, calls=calls)
 
 
@@ -255,7 +267,7 @@ def _ranked_kernels(shape: Shape, *, dtype: torch.dtype, device: str, kernels: S
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     B, H, N, E = shape
-    own = torch.Generator(device=device).manual_seed(0)  # the step's stream has been set: dropout draws from it next
+    own = torch.Generator(device=device).manual_seed(0)  # the step has seeded the default generator for its dropout
     qkv_BN3HE = torch.randn((B, N, 3, H, E), device=device, dtype=dtype, generator=own, requires_grad=True)
     grad_BNHE = torch.randn((B, N, H, E), device=device, dtype=dtype, generator=own)
 

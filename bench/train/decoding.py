@@ -1,4 +1,4 @@
-"""How fast encoded images are decoded, as training reads them (`bench.train.reading`)."""
+"""Measure how fast encoded images are decoded in the way in which training reads them (`bench.train.reading`)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,17 @@ from bench.train.reading import resize
 
 
 def decoded_per_second(files: Sequence[bytes], *, size: int, channels: int, crop: float) -> float:
-    """Images that one core decodes, of these; 0 where none can be decoded."""
+    """Return how many of these images one CPU core decodes per second; 0 if none can be decoded.
+
+    Args:
+        files: encoded images.
+        size: pixels a side that they are resized to.
+        channels: 1 or 3.
+        crop: smallest fraction of an image's area that a random crop keeps; 0 for no crops.
+    """
     rng, spent, threads = np.random.default_rng(0), list[float](), torch.get_num_threads()
     storage, out_SSC = Storage(size=size, channels=channels), np.empty((size, size, channels), dtype=np.uint8)
-    torch.set_num_threads(1)  # as a reader has
+    torch.set_num_threads(1)  # a reader process has one thread too
     for data in files:
         with suppress(Unreadable, UserError, OSError, ValueError):
             height, width, _, orientation = facts_of(data, name="an image", as_published=False)

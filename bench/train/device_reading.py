@@ -1,8 +1,9 @@
-"""Training images that the device decodes: JPEGs by nvJPEG, whole, of which it cuts the parts that training asks for.
+"""Decode training images on the device: nvJPEG decodes whole JPEGs, and the crops for training are cut out there.
 
-It has never run on a GPU; a processor takes the same path with libjpeg-turbo. Pixels are not quite those of
-`bench.train.reading`: an image is reduced after it is decoded, and nvJPEG rounds otherwise. So this is a recipe's
-`decoding`, and part of a cell's identity. What is not an upright baseline JPEG is decoded by the processor.
+This has never run on a GPU; a CPU takes the same path with libjpeg-turbo. Pixels differ slightly from those of
+`bench.train.reading`, because an image is reduced after it is decoded, and nvJPEG rounds differently. This is therefore
+a choice of the recipe (`decoding`), and part of a cell's identity. Images other than upright baseline JPEGs are decoded
+by the CPU.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from bench.data import jpeg
 from bench.data.image_set import EncodedImages, FileOrPixels
 from bench.train.reading import Reader, Request
 
-BATCHES_AHEAD = 4  # whose files are read meanwhile, each in a thread
+BATCHES_AHEAD = 4  # batches whose files are read ahead, one thread for each
 
 
 class DeviceReader(Reader):
-    """A `Reader` of encoded images that are decoded where the network is trained.
+    """A `Reader` of encoded images that decodes them on the device that trains.
 
     Raises:
-        UserError: they cannot be.
+        UserError: the device cannot decode JPEGs.
     """
 
     def __init__(self, images: EncodedImages, *, request: Callable[[int], Request], device: str) -> None:
@@ -75,11 +76,11 @@ class DeviceReader(Reader):
             return torch.stack(parts).permute(0, 2, 3, 1).contiguous()
 
     def _decoded(self, files: Sequence[FileOrPixels]) -> list[Tensor]:
-        """uint8 (C, H, W) of each, in full size, on the device."""
+        """Return the pixels of each image in full size, uint8 (C, H, W) on the device."""
         encoded = [file for file in files if isinstance(file, bytes)]
         try:
             decoded = iter(self._by_device(encoded))
-        except RuntimeError as error:  # it says of none of them which one it cannot read
+        except RuntimeError as error:  # the error does not say which image cannot be decoded
             if is_out_of_memory(error):
                 raise
             decoded = iter([self._uploaded(jpeg.opened(file, channels=self.channels)) for file in encoded])
@@ -88,12 +89,12 @@ class DeviceReader(Reader):
     def _by_device(self, encoded: Sequence[bytes]) -> list[Tensor]:
         try:
             from torchvision.io import decode_jpeg
-        except ImportError:  # torchvision will have no decoders any more
+        except ImportError:  # later versions of torchvision will have no decoders
             from torchcodec.decoders import decode_jpeg
         tensors = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in encoded]
         if tensors and self._copies is not None:
-            # nvJPEG writes from streams of its own and waits for nobody's (pytorch/vision#9606), so what it allocates
-            # must not be memory that the parts of the batch before are still cut from
+            # nvJPEG writes from streams of its own without waiting for others (pytorch/vision#9606), so it must not be
+            # given memory from which the crops of the previous batch are still being cut
             torch.cuda.current_stream().synchronize()
         mode = "GRAY" if self.channels == 1 else "RGB"
         return decode_jpeg(tensors, mode=mode, device=self.device) if tensors else []
@@ -103,8 +104,8 @@ class DeviceReader(Reader):
 
 
 def part(pixels_CHW: Tensor, box: Sequence[int] | None, *, size: int) -> Tensor:
-    """uint8 (C, size, size) of an image: as `bench.data.jpeg` reduces a box (top, left, height, width) of it; without
-    one, as `bench.data.decode` stores its central square."""
+    """Cut a box (top, left, height, width) out of an image and resize it, as `bench.data.jpeg` does; without a box cut
+    and resize the central square, as `bench.data.decode` does. Return uint8 (C, size, size)."""
     if box is None:
         height, width = pixels_CHW.shape[1:]
         side = min(height, width)

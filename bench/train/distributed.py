@@ -1,12 +1,13 @@
-"""Several processes that train one cell together, under torchrun: data parallel, or with the weights sharded (FSDP2).
+"""Train one cell in several processes (ranks) under torchrun: data parallel, or with the weights sharded (FSDP2).
 
 The global batch, its order, its augmentation and the dropout of its micro-batches are functions of the seed and the
-step, never of the number of ranks; each rank computes its share. Control messages use a process group on the CPU, so
+step, never of the number of ranks; each rank computes its part. Control messages use a process group on the CPU, so
 that no rank waits for its accelerator.
 
-Data parallel ranks exchange their gradients, in float32, through torch's DistributedDataParallel. It sums them in an
-order of its own, so a training of several ranks is that of one within rounding. Two ranks are equal to themselves, bit
-for bit, after a restart too: a sum of two does not depend on its order. Memory that runs out on a rank ends all.
+Data-parallel ranks exchange their gradients, in float32, through torch's DistributedDataParallel. It sums them in an
+order of its own, so training on several ranks equals training on one only within rounding. Two ranks give the same
+bits every time, also after a restart, because a sum of two does not depend on its order. If memory runs out on one
+rank, all end.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ from bench.train.ranks import RankFailure, RankOutOfMemory, Ranks, SharedError
 
 T = TypeVar("T")
 
-JOIN_TIMEOUT = datetime.timedelta(minutes=10)  # for all ranks to appear
+JOIN_TIMEOUT = datetime.timedelta(minutes=10)  # for all ranks to join
 EXCHANGE_TIMEOUT = datetime.timedelta(minutes=30)  # for all ranks to reach the exchange of gradients of one step
 EVALUATION_TIMEOUT = datetime.timedelta(hours=24)  # for rank 0 to evaluate at a horizon, while the others wait
 SIOCGIFADDR = 0x8915  # netdevice(7): the address of an interface
-BUCKET_MB = 25  # of gradients that are exchanged at once: torch's own default
-REPORT_TIMEOUT = 3.0  # seconds that a rank has, when the connection broke, to report that it caused it
+BUCKET_MB = 25  # megabytes of gradients that are exchanged at once: torch's own default
+REPORT_TIMEOUT = 3.0  # seconds that ranks wait, after the connection broke, for the report of the rank that broke it
 
 
 class DistributedRanks(Ranks):
@@ -56,7 +57,7 @@ class DistributedRanks(Ranks):
         device: "cpu" (gloo) or "cuda" (NCCL; each rank takes the device of its local number).
 
     Raises:
-        UserError: fewer devices than ranks on this machine.
+        UserError: this machine has fewer devices than ranks.
     """
 
     def __init__(self, *, device: str) -> None:
@@ -82,11 +83,11 @@ class DistributedRanks(Ranks):
             device_id=accelerator,
         )
         self._control: Any = dist.new_group(backend="gloo", timeout=EVALUATION_TIMEOUT)
-        # a machine that is gone answers nothing
+        # a group of its own for votes, with a shorter timeout, because a machine that is gone never answers
         self._votes: Any = dist.new_group(backend="gloo", timeout=EXCHANGE_TIMEOUT)
         self._store = dist.PrefixStore("failures", store)
         self._vote: tuple[Any, Tensor] | None = None
-        self.exchange_failed = False  # of gradients: that of another rank or the network, not of this rank's work
+        self.exchange_failed = False  # whether an exchange of gradients failed: by another rank or the network
 
     @property
     def is_first_here(self) -> bool:
@@ -142,14 +143,14 @@ class DistributedRanks(Ranks):
         return values
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
-        """What ranks agreed on at the step before: the vote is all-reduced while the step is computed, so that no rank
-        waits for it."""
+        """Return what ranks agreed on at the previous step, and start the vote of this one: it is all-reduced while the
+        step is computed, so that no rank waits for it."""
         decided = [0, 0]
         if self._vote is not None:
             work, votes_2 = self._vote
             wait_for(work)
             decided = votes_2.tolist()
-        should_save = save and self.is_rank0 and not decided[1]  # once
+        should_save = save and self.is_rank0 and not decided[1]  # not again while the same save is being agreed on
         votes_2 = torch.tensor([int(stop), int(should_save)])
         self._vote = dist.all_reduce(votes_2, op=dist.ReduceOp.MAX, group=self._votes, async_op=True), votes_2
         return bool(decided[0]), bool(decided[1])
@@ -165,22 +166,23 @@ class DistributedRanks(Ranks):
                 )
 
     def shard_model(self, model: nn.Module, *, sharding: str, dtype: str) -> nn.Module:
-        """FSDP2 on a copy, block by block; the model itself stays whole, on rank 0, for evaluation."""
+        """Return a copy of the model that FSDP2 shards block by block. The model itself stays whole, in host memory,
+        for evaluation on rank 0."""
         if sharding != "fsdp":
             return model
         whole, model = model, copy.deepcopy(model)
-        whole.cpu()  # until it is read
+        whole.cpu()  # in host memory until it is evaluated
         mode = modes.mode_for(self.device)
         compiled.compiled(model, mode="off" if self.device == "cuda" and compiled.obstacle("cuda") else mode)
         mesh = init_device_mesh(self.device, (self.size,))
         policy = MixedPrecisionPolicy(param_dtype=precision.DTYPES[dtype], reduce_dtype=torch.float32)
         exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
-        # a small part of all that is sharded, kept from forward to backward: half the exchanges
+        # these are a small part of the weights, and are kept whole from forward to backward: half the exchanges
         kept: dict[str, Any] = {"mesh": mesh, "reshard_after_forward": False}
         for module in model.modules():
             if precision.stays_float32(module):
                 fully_shard(module, mp_policy=exact, **kept)
-        for block in compiled.blocks(model):  # gathered one at a time
+        for block in compiled.blocks(model):  # so that blocks are gathered one at a time
             if not isinstance(block, FSDPModule):
                 fully_shard(block, mp_policy=policy, **kept)
         fully_shard(model, mp_policy=policy, **kept)
@@ -190,11 +192,12 @@ class DistributedRanks(Ranks):
         return isinstance(model, FSDPModule)
 
     def data_parallel(self, network: nn.Module) -> nn.Module:
-        """torch's wrapper. Weights that get no gradient keep none, as on one rank."""
+        """Wrap a network in torch's DistributedDataParallel. Weights that get no gradient have none afterwards, as on
+        one rank."""
         for harmless in ("find_unused_parameters=True was specified", "Grad strides do not match bucket view strides"):
             warnings.filterwarnings("ignore", harmless)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of broadcast_buffers, whose successor older versions lack
+            warnings.simplefilter("ignore", FutureWarning)  # about broadcast_buffers; older versions lack its successor
             shared = DistributedDataParallel(
                 network,
                 bucket_cap_mb=BUCKET_MB,
@@ -214,8 +217,11 @@ class DistributedRanks(Ranks):
             network.require_backward_grad_sync = last
 
     def average_gradients(self, gradients: Tensor) -> torch.futures.Future[Tensor]:
-        """Begin to replace gradients by their mean over the ranks. A failure is noted, because it is raised in the
-        backward pass, as the network's own errors are."""
+        """Start to replace gradients by their mean over the ranks, and return a future of them.
+
+        A failure sets `exchange_failed`, because it is raised in the backward pass, where errors of the network itself
+        are raised too.
+        """
         gradients.div_(self.size)
 
         def over(done: torch.futures.Future) -> Tensor:
@@ -239,7 +245,7 @@ class DistributedRanks(Ranks):
         whole = {}
         for name, value in tensors.items():
             if isinstance(value, DTensor):
-                gathered = value.full_tensor()  # one at a time: the device never holds more than one of them whole
+                gathered = value.full_tensor()  # one by one, so that the device never holds more than one whole tensor
                 if self.is_rank0 or everywhere:
                     whole[name] = gathered.cpu()
             else:
@@ -254,8 +260,11 @@ class DistributedRanks(Ranks):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def failure(self, error: Exception) -> RankFailure:
-        """A rank that fails by itself leaves a report in the launcher's store. One whose connection broke looks for it
-        there; a killed rank leaves none."""
+        """Return the RankFailure that reports an error.
+
+        A rank that failed by itself leaves a report in the launcher's store, and a rank whose connection broke looks
+        for it there. A killed rank leaves no report.
+        """
         try:
             if not self.exchange_failed and not _connection_broke(error):
                 what, fix = _description(error)
@@ -288,21 +297,24 @@ class DistributedRanks(Ranks):
         dist.destroy_process_group()
 
     def hard_exit(self, code: int) -> NoReturn:
-        """A clean exit would wait for ranks that no longer answer."""
+        """End this process at once: a clean exit would wait for ranks that no longer answer."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
 def choose_interface() -> None:
-    """Have gloo use the network interface that reaches the first rank, where nobody has chosen one: it would take what
-    this machine's name stands for, between machines often the loopback, and on one machine often another."""
+    """Make gloo use the network interface that reaches the first rank, unless the user has chosen one.
+
+    By default gloo takes the interface that this machine's name resolves to: often the loopback where ranks are on
+    several machines, and often another one where all are on one machine.
+    """
     if "GLOO_SOCKET_IFNAME" in os.environ:
         return
     with contextlib.suppress(OSError, ImportError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((os.environ["MASTER_ADDR"], 9))  # sends nothing
         own = probe.getsockname()[0]
-        import fcntl  # not of Windows
+        import fcntl  # imported here: Windows has no such module
 
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
@@ -314,14 +326,14 @@ def choose_interface() -> None:
 
 
 def _explained(error: BaseException) -> tuple[str, str]:
-    """(what, fix) of any error."""
+    """Return (what happened, what to do) for any error; "" for what is not known."""
     if isinstance(error, UserError):
         return error.what, error.fix
     return f"{type(error).__name__}: {error}".strip(), ""
 
 
 def _description(error: Exception) -> tuple[str, str]:
-    """(how a rank failed, what to do; "" where nothing is known)."""
+    """Return (how a rank failed, what to do) for its error; "" for what is not known."""
     if isinstance(error, RankOutOfMemory):
         return error.what, error.fix
     fix = "Use more ranks, or a smaller model." if is_out_of_memory(error) else ""
@@ -332,14 +344,16 @@ OPERATORS = "torch.distributed.tensor._dispatch"  # runs ordinary operators on s
 
 
 def _connection_broke(error: Exception) -> bool:
-    """Whether an error came from communication between ranks rather than from this rank's own work: by its type, as
-    NCCL's have, or by the code that raised it, since gloo's have no type of their own."""
+    """Return whether an error came from communication between ranks rather than from this rank's own work.
+
+    NCCL's errors are known by their type; gloo's have no type of their own, and are known by the code that raised them.
+    """
     if isinstance(error, dist.DistError):
         return True
     if not isinstance(error, RuntimeError) or is_out_of_memory(error):
         return False
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    while frames and frames[-1].f_globals.get("__name__") == "torch._ops":  # whoever called this operator
+    while frames and frames[-1].f_globals.get("__name__") == "torch._ops":  # go on to the caller of the operator
         frames.pop()
     if not frames:
         return False
@@ -348,5 +362,5 @@ def _connection_broke(error: Exception) -> bool:
 
 
 def wait_for(work: Any) -> None:
-    """Wait for an exchange. An error that this raises is of the connection between ranks."""
+    """Wait for an exchange. Errors raised here are errors of the connection between ranks (see `_connection_broke`)."""
     work.wait()

@@ -1,4 +1,4 @@
-"""Early stopping: the weights by which a training was best so far, by the accuracy that whoever drives it reads."""
+"""Early stopping: keeps the weights with the highest accuracy so far, as measured by the code that drives training."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ ACCURACY = "best_accuracy"
 
 
 class Best:
-    """The best weights of one training; they are part of its state, so that a run which is killed keeps them.
+    """The best weights of one training. They are part of its checkpoints, so that a killed run keeps them.
 
     Attributes:
-        accuracy: theirs; negative before the first check.
-        kept: every tensor of the model as it was then.
+        accuracy: accuracy of the best weights, in [0, 1]; negative before the first check.
+        kept: name -> tensor of the model's state with the best weights; empty before the first check.
     """
 
     def __init__(self, model: nn.Module, checks: int) -> None:
@@ -28,32 +28,33 @@ class Best:
         self.accuracy, self.kept = NOT_CHECKED, dict[str, Tensor]()
 
     def due(self, step: int, *, end: int) -> bool:
-        """Whether a check follows on this step, of so many: they are evenly spaced, and the last is at the end."""
+        """Return whether a check is due after `step` of `end` steps. Checks are evenly spaced, and the last is at the
+        end."""
         return step * self.checks // end > (step - 1) * self.checks // end
 
     def offer(self, accuracy: float) -> None:
-        """Keep the weights as they are now if nothing was as accurate before; of equal ones the first stay."""
+        """Keep the model's present weights if their accuracy is higher than that of all before."""
         if accuracy > self.accuracy:
             self.accuracy = accuracy
             self.kept = {name: set_aside(value) for name, value in self.model.state_dict().items()}
 
     def forget(self) -> None:
-        """Begin another training."""
+        """Forget the best weights, because another training begins."""
         self.accuracy, self.kept = NOT_CHECKED, {}
 
     def state(self) -> dict[str, Tensor]:
-        """Everything, as tensors by name; nothing before the first check."""
+        """Return the best weights and their accuracy as tensors by name; empty before the first check."""
         kept = {f"{PREFIX}{name}": value for name, value in self.kept.items()}
         return kept | {ACCURACY: torch.tensor(self.accuracy, dtype=torch.float64)} if kept else {}
 
     def restore(self, kept: Mapping[str, Tensor], accuracy: Tensor | None) -> None:
-        """Put `state()` back."""
+        """Restore what `state()` returned."""
         self.kept = {name: set_aside(value) for name, value in kept.items()}
         self.accuracy = NOT_CHECKED if accuracy is None else float(accuracy)
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside, the model has its best weights; afterwards exactly its own again."""
+        """Give the model its best weights inside the `with` block; afterwards it has exactly its previous ones."""
         own = {name: set_aside(value) for name, value in self.model.state_dict().items()}
         self.model.load_state_dict(self.kept or own)
         try:

@@ -1,4 +1,4 @@
-"""How a cell is really trained, apart from its budgets: what cells that are compared with each other must share."""
+"""Find how a cell is actually trained, budgets aside. Cells that are compared with each other must agree in this."""
 
 from __future__ import annotations
 
@@ -9,13 +9,21 @@ from bench.study.cell import RECIPE_REVISION, Cell
 from bench.train.schedule import longest_warmup, warmup_steps
 
 LAST_CAPPED_REVISION = (
-    2  # last revision of the recipe whose warm-up was capped at a quarter of a cell's own shortest budget
+    2  # up to this revision of the recipe, warm-up was capped at a quarter of the cell's own shortest budget
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveRecipe:
-    """`warmup_steps` are those that were done. `cooldown`: share of a budget. `augmentation`: of training images."""
+    """The settings by which a cell is actually trained.
+
+    Attributes:
+        warmup_steps: steps of warm-up that were really done.
+        batch: images per step.
+        lr: peak learning rate.
+        cooldown: fraction of a budget that is cool-down.
+        augmentation: augmentation of training images, in words.
+    """
 
     warmup_steps: int
     batch: int
@@ -31,12 +39,12 @@ WORDS = {
     "cooldown": "cool-down share",
     "augmentation": "augmentation",
 }
-"""Field -> what it is called."""
+"""Field of `EffectiveRecipe` -> its name in texts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOnAxis:
-    """One training of an axis."""
+    """One training on an axis of a study: its model, its data set, and how it is actually trained."""
 
     model: str
     data: str
@@ -44,10 +52,10 @@ class TrainingOnAxis:
 
 
 def effective_recipe(cell: Cell, *, revision: int = RECIPE_REVISION) -> EffectiveRecipe:
-    """The effective recipe of a cell. Budgets do not change it.
+    """Return how a cell is actually trained. Its budgets make no difference.
 
     Args:
-        revision: of the recipe that trained it; old ones capped the warm-up.
+        revision: revision of recipes when it was trained; up to `LAST_CAPPED_REVISION` they capped the warm-up.
     """
     recipe, steps = cell.recipe, warmup_steps(cell.recipe)
     most = longest_warmup(cell.horizons, recipe.batch)
@@ -62,12 +70,13 @@ def effective_recipe(cell: Cell, *, revision: int = RECIPE_REVISION) -> Effectiv
 
 
 def differences(compared: Iterable[TrainingOnAxis], *, varies: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Field -> its values, of every field in which trainings that are compared differ and should not.
+    """Return field -> its values, for every field in which trainings that are compared differ but should not.
 
-    Warm-up, batch and cool-down are one for all. Augmentation is one for each data set: letters are not mirrored. The
-    learning rate is one for each model on each data set.
+    Warm-up, batch and cool-down must be the same for all; augmentation for all on one data set (letters are not
+    mirrored); the learning rate for all of one model on one data set.
 
     Args:
+        compared: the trainings.
         varies: fields that differ on purpose.
     """
     all_of_them = list(compared)

@@ -14,7 +14,7 @@ class Stepped:
     """One optimizer step is done.
 
     Attributes:
-        loss: mean over the global batch, a scalar on the device: reading it waits for the device.
+        loss: mean loss over the global batch, a scalar on the device: reading it waits for the device.
     """
 
     loss: Tensor
@@ -22,10 +22,11 @@ class Stepped:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HorizonReached:
-    """The model is cooled down to a compute budget. Whoever evaluates it hands the row to `Trainer.keep`.
+    """The model has reached a compute budget and is cooled down. The caller evaluates it, and passes the results (a
+    `Horizon`) to `Trainer.keep`.
 
     Attributes:
-        images_seen: the budget; 0 is the untrained network.
+        images_seen: the budget in images; 0 is the untrained network.
         loss: mean training loss of the last steps; None where there were none.
     """
 
@@ -35,15 +36,16 @@ class HorizonReached:
 
 @dataclass(frozen=True, slots=True)
 class CheckDue:
-    """The model is to be checked for early stopping. Whoever reads its accuracy tells `Trainer.best`."""
+    """A check for early stopping is due. The caller measures the model's accuracy, and passes it to
+    `Trainer.best.offer`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointSaved:
-    """A checkpoint is on the disk.
+    """A checkpoint has been written to disk.
 
     Attributes:
-        work: steps done by then, over all segments; a run that is killed continues from here.
+        work: steps done so far, over all segments; a run that is killed continues from here.
     """
 
     work: int

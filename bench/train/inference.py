@@ -1,8 +1,8 @@
-"""The network that evaluation computes with, of a model in test mode.
+"""Make the network that evaluation computes with from a model in eval mode, in the precision of the evaluation.
 
 In "float32" it is the model itself. In "bfloat16" it is a copy with weights and activations of that type, as in
-training (bench/train/precision.py), whose blocks are compiled where training's are. The classifier stays float32:
-rounded logits tie, which changed more decisions than all else. Probes are float64, losses float32.
+training (bench/train/precision.py), whose blocks are compiled where training's are. The classifier stays float32,
+because rounded logits tie, which changed more decisions than everything else. Probes are float64, losses float32.
 
 "auto" is bfloat16 on a GPU and float32 on a CPU.
 """
@@ -23,10 +23,10 @@ from bench.train import modes, precision
 
 
 def resolve(dtype: str, device: str, model: nn.Module) -> str:
-    """The dtype that "auto" means for evaluation on a device; always "float32" for a model without weights.
+    """Return the dtype of evaluation on a device, with "auto" resolved; always "float32" for a model without weights.
 
     Raises:
-        UserError: unknown dtype.
+        UserError: the dtype is unknown.
     """
     if not any(parameter.numel() for parameter in model.parameters()):
         return "float32"
@@ -34,22 +34,22 @@ def resolve(dtype: str, device: str, model: nn.Module) -> str:
 
 
 def in_precision(model: nn.Module, *, dtype: str, device: str, batches: InBatches) -> nn.Module:
-    """The module that computes features and logits in place of `model`, with its weights as they are now.
+    """Return a module that computes features and logits in place of `model`, with its weights as they are now.
 
     Args:
-        model: on `device`.
+        model: a model on `device`.
         dtype: "float32" or "bfloat16".
-        batches: whose batches it is given: compiled code is made for their size.
+        batches: the source of the batches that the module will be given; compiled code is made for their size.
     """
     return model if dtype == "float32" else LowPrecision(model, dtype=dtype, device=device, batches=batches)
 
 
 class LowPrecision(nn.Module):
-    """A model's copy in test mode; see `in_precision`."""
+    """A copy of a model in eval mode and lower precision; see `in_precision`."""
 
     def __init__(self, model: nn.Module, *, dtype: str, device: str, batches: InBatches) -> None:
         super().__init__()
-        self.network = precision.Working(model, dtype).network  # shares some weights with it
+        self.network = precision.Working(model, dtype).network  # shares its float32 weights with the model
         if isinstance(head := getattr(model, "head", None), nn.Module):
             tensors = (*head.parameters(), *head.buffers())
             self.network.head = copy.deepcopy(head, {id(tensor): tensor for tensor in tensors}).eval()
@@ -71,22 +71,22 @@ class LowPrecision(nn.Module):
         self.eval()
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """The frozen representation x_BF, in `dtype`."""
+        """Return the frozen representation x_BF, in `dtype`."""
         return self._run(self.network.features, x_BCHW)  # type: ignore[arg-type]
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Logits x_BK."""
+        """Return the logits x_BK."""
         return self._run(self.network, x_BCHW)
 
     def _run(self, function: Callable[[Tensor], Tensor], x_BCHW: Tensor) -> Tensor:
-        """Run the network with the attention kernels that were fastest, as in training."""
+        """Run a method of the network with the attention kernels that were fastest, as in training."""
         whole_BCHW = self._input(x_BCHW)
         with self.attention(len(whole_BCHW)):
             return function(whole_BCHW)[: len(x_BCHW)]
 
     def _input(self, x_BCHW: Tensor) -> Tensor:
-        """The images in `dtype`; a last, smaller batch is filled up, for code that was compiled for the others'
-        size."""
+        """Return the images in `dtype`. A smaller last batch is padded with zeros, because code is compiled for the
+        size of the others."""
         x_BCHW = x_BCHW.to(self.dtype)
         missing = self.batches.batch - len(x_BCHW) if self.compiles else 0
         return F.pad(x_BCHW, (0, 0) * 3 + (0, missing)) if missing > 0 else x_BCHW

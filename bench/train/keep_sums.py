@@ -1,8 +1,8 @@
-"""Tensors that compiled blocks keep for their backward pass: the sums along the residual stream.
+"""Make compiled blocks keep the sums along the residual stream for their backward pass.
 
-Left to itself torch keeps what was added to the stream, as many bytes, and adds again in the backward pass. There two
-normalisations then read the same tensors, and Inductor puts the column sums of one into the kernel of the other, which
-takes a pass over memory more. Imported only where something is compiled.
+By default torch keeps the terms that were added to the stream, which are as many bytes, and adds them again in the
+backward pass. Two normalisations then read the same tensors there, and Inductor puts the column sums of one into the
+kernel of the other, which costs one more pass over memory. This file is imported only where something is compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 
 class KeepSums(CustomGraphPass):
-    """Marks sums of equal shapes that begin at an input, in a graph of forward and backward pass."""
+    """A pass over the joint graph of forward and backward: marks as "must be saved" every sum of two tensors of equal
+    shape that belongs to a chain of sums starting at an input."""
 
     def __call__(self, graph: Graph) -> None:
         stream: set[Node] = set()
@@ -29,7 +30,7 @@ class KeepSums(CustomGraphPass):
                     node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
     def uuid(self) -> str:
-        """The name of this pass in torch's cache of compiled code."""
+        """Return the name of this pass in the key of torch's cache of compiled code."""
         return "keep sums 1"
 
 

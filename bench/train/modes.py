@@ -1,5 +1,5 @@
-"""Whether networks are compiled on a device, and how. The code that does so (`bench.train.compiled`) is loaded only
-where they are."""
+"""Choose whether and how networks are compiled on a device. The code that compiles (`bench.train.compiled`) is loaded
+only where it is needed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from collections.abc import Iterator
 
 from bench.core.errors import UserError
 
-VARIABLE = "VIT_BENCH_COMPILE"  # how a user overrides "auto"
+VARIABLE = "VIT_BENCH_COMPILE"  # environment variable by which a user overrides "auto"
 MODES = ("auto", "off", "default", "reduce-overhead", "max-autotune")
 WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that record a CUDA graph
 
 
 def mode_for(device: str) -> str:
-    """The value of VARIABLE; without it, the safest for a device: what goes beyond compiling was measured on none.
+    """Return the mode that the environment variable names; without it, the safest mode for the device.
+
+    On a GPU that is "default", which only compiles: what goes beyond that has been measured on no device.
 
     Raises:
-        UserError: unknown mode.
+        UserError: the variable holds an unknown mode.
     """
     wanted = os.environ.get(VARIABLE, "auto")
     if wanted not in MODES:
@@ -30,7 +32,7 @@ def mode_for(device: str) -> str:
 
 @contextlib.contextmanager
 def switched(mode: str) -> Iterator[None]:
-    """Inside, what is made is made to be compiled in this mode."""
+    """Inside the `with` block, `mode_for` returns this mode, so that steps created there are compiled by it."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = mode
     try:

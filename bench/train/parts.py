@@ -1,7 +1,8 @@
-"""The kinds of a recipe that can be plugged in: optimizers, losses, augmentations and schedules, one file each.
+"""The parts of a recipe that can be plugged in: optimizers, losses, augmentations and schedules, one file each.
 
-A recipe names one by its file ("adamw"), or as "FILE:NAME" where a file stands for several of another library
-("timm:muon"). No torch here, nor at the top of such a file: plans and status read recipes without it.
+A recipe names a part by its file ("adamw"), or as "FILE:NAME" where a file stands for several of another library
+("timm:muon"). Neither this file nor the top of a part's file may import torch: plans and status read recipes without
+it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from bench.study import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What every kind has.
+    """The base class of optimizers, losses, augmentations and schedules.
 
     Attributes:
-        revision: raised when the same recipe gives other results. The first is no part of a cell's identity.
-        names: those that may follow the file's name after a colon; None where none may.
+        revision: number that is raised when the same recipe gives other results. Revision 1 is not part of a cell's
+            identity, later ones are.
+        names: function that returns the names that may follow the file's name after a colon; None if none may.
     """
 
     revision: int = 1
@@ -27,12 +29,13 @@ class Part:
 
 
 def files(kind: str) -> tuple[str, ...]:
-    """Names of a kind's files; "timm:…" of one that stands for several. Nothing of another library is imported."""
+    """Return the names of a kind's files, as "timm:…" where a file stands for several parts. No other library is
+    imported for this."""
     return tuple(f"{name}:…" if registry.load(kind, name).names else name for name in registry.names(kind))
 
 
 def known(kind: str) -> list[str]:
-    """Every name of a kind, those of other libraries included: this imports them."""
+    """Return every name of a kind, including those of other libraries, which are imported for this."""
     made: list[str] = []
     for name in registry.names(kind):
         part: Part = registry.load(kind, name)
@@ -41,15 +44,15 @@ def known(kind: str) -> list[str]:
 
 
 def suffix(name: str) -> str:
-    """What follows the file in a name: "timm:muon" -> "muon"."""
+    """Return the text after the colon in a part's name: "timm:muon" -> "muon"."""
     return name.partition(":")[2]
 
 
 def check_part(kind: str, name: str) -> None:
-    """Checks that a part exists, by its full name.
+    """Check that a part with this full name exists.
 
     Raises:
-        UserError: it does not; says what there is.
+        UserError: it does not exist; the error lists the parts that do.
     """
     file, colon, rest = name.partition(":")
     if file in registry.names(kind):

@@ -1,10 +1,10 @@
-"""The numerical precision policy.
+"""The numerical precision of training.
 
-Weights, optimizer state, gradients where they add up, the loss and weight standardisation are float32 everywhere. In
+Weights, optimizer state, accumulated gradients, the loss and weight standardisation are float32 everywhere. In
 "bfloat16" the network computes with a copy of its weights that is made once per step, and not with a cast before every
 operation as under autocast; activations, and with them the residual stream, are bfloat16. LayerNorm, GroupNorm and
-softmax take bfloat16 in and give it back, but find their sums in float32 (torch's kernels do). No loss scaling is
-needed: bfloat16 has float32's exponent. Probes are float64.
+softmax have bfloat16 inputs and outputs, but sum in float32 (torch's kernels do). No loss scaling is needed: bfloat16
+has float32's exponent. Probes are float64.
 
 "auto" means bfloat16 on a GPU that computes in it (NVIDIA's since Ampere). On a CPU it means bfloat16 where that is
 faster: the processor multiplies bfloat16 in hardware, and most weights are in matrix products or convolutions at least
@@ -24,22 +24,24 @@ from bench.core.errors import UserError
 from vit.layers import scaled
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-MIN_COLUMNS = 192  # columns of a product (channels of a convolution) from which bfloat16 pays on a CPU
+MIN_COLUMNS = 192  # columns of a matrix product (channels of a convolution) from which bfloat16 is faster on a CPU
 
 
 def set_up(*, threads: int) -> None:
-    """This process's threads, and a float32 that is float32: torch rounds convolutions on a GPU to TF32 by default, and
-    matrix products not. Convolutions use the algorithm that is fastest at their shape."""
+    """Set this process's number of threads, and make float32 mean float32 on a GPU: by default torch rounds
+    convolutions there to TF32, but not matrix products. Convolutions use the algorithm that is fastest at their
+    shape."""
     torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
 
 
 def resolve(dtype: str, device: str, model: nn.Module | None = None) -> str:
-    """The dtype that "auto" means on a device for a model; without one, what is safe for every model.
+    """Return the dtype of training a model on a device, with "auto" resolved; without a model, one that suits every
+    model.
 
     Raises:
-        UserError: unknown dtype.
+        UserError: the dtype is unknown.
     """
     if dtype == "auto":
         fast = (
@@ -54,27 +56,29 @@ def resolve(dtype: str, device: str, model: nn.Module | None = None) -> str:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether this processor has matrix or dot-product units for bfloat16 (AMX, AVX512-BF16)."""
+    """Return whether this CPU has matrix or dot-product units for bfloat16 (AMX, AVX512-BF16)."""
     checks = (getattr(torch.cpu, f"_is_{name}_supported", bool) for name in ("amx_tile", "avx512_bf16"))
     return any(check() for check in checks)
 
 
 def mostly_wide(model: nn.Module) -> bool:
-    """Whether most weights are of matrix products or convolutions that read and write at least MIN_COLUMNS columns."""
+    """Return whether most weights belong to linear layers or convolutions with at least MIN_COLUMNS inputs and
+    outputs."""
     products = (m.weight for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d))
     wide = sum(weight.numel() for weight in products if min(weight.shape[:2]) >= MIN_COLUMNS)
     return 2 * wide > sum(p.numel() for p in model.parameters())
 
 
 def autocast(dtype: str, device: str) -> contextlib.AbstractContextManager:
-    """The context of forward passes that use the float32 weights themselves, as others measure inference."""
+    """Return a context manager for forward passes in `dtype` that cast the float32 weights at each operation, as others
+    measure inference."""
     if dtype == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.split(":")[0], dtype=DTYPES[dtype])
 
 
 class Input(nn.Module):
-    """uint8 pixels, or images in [-1, 1], both x_BCHW -> images in a dtype."""
+    """Module from uint8 pixels in [0, 255], or images in [-1, 1] (both x_BCHW), to images in [-1, 1] in a dtype."""
 
     compiles_alone = True
 
@@ -92,20 +96,21 @@ class Working:
     One step is `refresh()`, then for every micro-batch a call, backward and `collect()`.
 
     Args:
-        model: whose weights are trained; buffers, and what stays float32, are shared with the copy.
+        model: the model whose weights are trained; its buffers, and weights that stay float32, are shared with the
+            copy.
         dtype: a key of DTYPES.
-        apart: the network is never the model itself, so that compiling it leaves evaluation alone.
+        apart: whether the network must not be the model itself, so that compiling it leaves evaluation alone.
     """
 
     def __init__(self, model: nn.Module, dtype: str, *, apart: bool = False) -> None:
         self.model, self.dtype = model, DTYPES[dtype]
         self.input: Callable[[Tensor], Tensor] = Input(self.dtype)
         self.network, self.weights, self.copies = model, list[Tensor](), list[Tensor]()
-        # each weight, and where the network's backward pass leaves its gradient: itself, or its copy
+        # pairs of a weight and the tensor whose `.grad` the backward pass fills: the weight itself, or its copy
         self.pairs: list[tuple[Tensor, Tensor]] = [(p, p) for p in model.parameters()]
-        self.keeps_gradients = True  # False where a CUDA graph will write the next ones to the same place
-        self.sums: dict[int, Tensor] = {}  # of gradients, by weight: allocated once
-        self._twin: nn.Module | None = None  # shows in its modules whether the model is in training mode
+        self.keeps_gradients = True  # False where a CUDA graph will write the next gradients to the same memory
+        self.sums: dict[int, Tensor] = {}  # number of a weight -> its accumulated gradient, allocated once
+        self._twin: nn.Module | None = None  # the copy, which follows the model between training and eval mode
         if self.dtype == torch.float32:
             if apart:
                 tensors = (*model.parameters(), *model.buffers())
@@ -122,7 +127,7 @@ class Working:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Take over the weights as they are now, and forget gradients that were not collected."""
+        """Copy the model's present weights to the network, and drop gradients that were not collected."""
         if self.copies:
             torch._foreach_copy_(self.copies, self.weights)
         if self._twin is not None and self._twin.training != self.model.training:
@@ -131,11 +136,11 @@ class Working:
             twin.grad = None
 
     def leaves(self) -> list[Tensor]:
-        """The tensors whose gradients the backward pass finds."""
+        """Return the tensors whose gradients the backward pass computes."""
         return [leaf for _, leaf in self.pairs]
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
-        """The network's output, in `dtype`, of images in [-1, 1] or of uint8 pixels."""
+        """Return the network's output, in `dtype`, for images in [-1, 1] or uint8 pixels."""
         return self.network(self._input(x_BCHW))
 
     def _input(self, x_BCHW: Tensor) -> Tensor:
@@ -143,7 +148,11 @@ class Working:
 
     @torch.no_grad()
     def collect(self, *, last: bool = True) -> None:
-        """Add the gradients found since the last call to the weights' own, in float32. `last`: of this step."""
+        """Add the gradients computed since the last call to those of the weights, in float32.
+
+        Args:
+            last: whether this is the last call in this step.
+        """
         fresh, gradients = list[Tensor](), list[Tensor]()
         for place, (weight, leaf) in enumerate(self.pairs):
             if (gradient := leaf.grad) is None:
@@ -161,15 +170,15 @@ class Working:
             if leaf is not weight:
                 leaf.grad = None
         if fresh:
-            torch._foreach_copy_(fresh, gradients)  # on a GPU a few launches: one for each could take as long as a step
+            torch._foreach_copy_(fresh, gradients)  # few launches on a GPU; one per tensor could take as long as a step
 
 
 class Cast(nn.Module):
-    """A network that computes in lower precision as a function of its float32 weights, so that their gradients, and the
-    sums over micro-batches, are float32 too.
+    """A network that computes in lower precision but as a function of its float32 weights, so that their gradients, and
+    the sums over micro-batches, are float32 too.
 
     Args:
-        network: with float32 weights.
+        network: a network with float32 weights.
         dtype: a key of DTYPES.
     """
 
@@ -188,10 +197,10 @@ class Cast(nn.Module):
 
 
 class SharedWorking(Working):
-    """The network of a training step whose gradients several ranks exchange: what `share` makes of it.
+    """The network of a training step whose gradients several ranks exchange.
 
     Args:
-        share: network -> what computes as it does and averages the gradients of its weights over the ranks.
+        share: network -> module that computes the same, and averages the gradients of the weights over the ranks.
     """
 
     def __init__(self, model: nn.Module, dtype: str, *, apart: bool, share: Callable[[nn.Module], nn.Module]) -> None:
@@ -205,5 +214,6 @@ class SharedWorking(Working):
 
 
 def stays_float32(module: nn.Module) -> bool:
-    """Batch statistics, and weights that are standardised before use."""
+    """Return whether a module's own weights stay float32: those of batch normalisation, and weights that are
+    standardised before use."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "standardises_weight", False)

@@ -1,7 +1,7 @@
 """The interface to the processes (ranks) that train one cell together, and its single-process implementation.
 
-`bench.train.distributed.DistributedRanks` is several. Every rank makes the same calls in the same order. Rank 0 decides
-and writes; what is trained does not depend on how many there are. Does not import torch.
+`bench.train.distributed.DistributedRanks` implements it for several processes. Every rank makes the same calls in the
+same order. Rank 0 decides and writes; what is trained does not depend on the number of ranks. Does not import torch.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from bench.study.cell import Cell
 
 T = TypeVar("T")
 
-SHARED_JOBS = ("train",)  # the others time something, or do not train
-EXIT_RETRY = 75  # of a worker that has to start again, its device being lost; sysexits.h: a temporary failure
+SHARED_JOBS = ("train",)  # jobs that several ranks can do; the others time something, or do not train
+EXIT_RETRY = 75  # exit status of a worker that must start again because it lost its device (EX_TEMPFAIL in sysexits.h)
 
 
 def here() -> int:
-    """Ranks of this cell on this machine."""
+    """Return the number of ranks on this machine that train this cell."""
     return int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 class SharedError(UserError):
-    """A failure that every rank knows of: all of them raise it, and can go on with the next cell."""
+    """A failure that every rank knows of: all ranks raise it, and can go on with the next cell."""
 
 
 class RankOutOfMemory(UserError):
-    """Memory ran out on this rank while the others wait for it.
+    """Raised when memory runs out on this rank while the others wait for it.
 
     Args:
-        images: that passed through the network at once.
+        images: number of images that passed through the network at once.
     """
 
     def __init__(self, images: int) -> None:
@@ -44,12 +44,12 @@ class RankOutOfMemory(UserError):
 
 
 class RankFailure(Exception):
-    """The ranks can no longer reach each other: all of them end.
+    """Raised when the ranks can no longer reach each other: all of them end.
 
     Args:
-        message: which rank, and why, as far as this rank knows.
-        is_reporter: whether this rank is the one that prints it.
-        fix: what to do.
+        message: which rank failed, and why, as far as this rank knows.
+        is_reporter: whether this rank is the one that prints the message.
+        fix: what the user can do.
     """
 
     def __init__(self, message: str, *, is_reporter: bool, fix: str = "") -> None:
@@ -59,7 +59,7 @@ class RankFailure(Exception):
 
 
 class Ranks:
-    """One process, and the interface of several. `rank` counts from 0 to `size` - 1."""
+    """A single process that trains alone, and the interface for several. `rank` is from 0 to `size` - 1."""
 
     rank = 0
     size = 1
@@ -75,27 +75,28 @@ class Ranks:
         return True
 
     def share(self, batch: int) -> slice:
-        """This rank's part of a global batch: the parts are equal, contiguous and in the order of the ranks."""
+        """Return this rank's part of a global batch of this size. Parts are equal, contiguous and in the order of
+        ranks."""
         each = batch // self.size
         return slice(self.rank * each, (self.rank + 1) * each)
 
     # -- decisions -------------------------------------------------------------------------------------------------
 
     def run_on_rank0(self, work: Callable[[], T]) -> T:
-        """Rank 0 does `work`; the others wait, and return what it returned or raise what it raised."""
+        """Let rank 0 do `work`. The other ranks wait, and return what it returned or raise its failure."""
         return work()
 
     def run_on_all(self, work: Callable[[], T]) -> T:
-        """Every rank does `work`, which must not call another rank. Where it fails on one, all raise SharedError; where
-        it is interrupted on one, all raise Interrupted."""
+        """Let every rank do `work`, which must not communicate with other ranks. If it fails on one rank, all raise
+        SharedError; if it is interrupted on one, all raise Interrupted."""
         return work()
 
     def exchange(self, value: T) -> list[T]:
-        """The values of every rank, in the order of the ranks."""
+        """Return the values that all ranks passed, in the order of ranks."""
         return [value]
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
-        """(whether any rank wants to stop, whether rank 0 wants to save), the same on every rank."""
+        """Return (whether any rank wants to stop, whether rank 0 wants to save), the same on every rank."""
         return stop, save
 
     # -- training --------------------------------------------------------------------------------------------------
@@ -104,43 +105,46 @@ class Ranks:
         """Raise SharedError for a model whose results would depend on the number of ranks."""
 
     def shard_model(self, model: Any, *, sharding: str, dtype: str) -> Any:
-        """A copy of the model that is sharded over the ranks, or the model itself where each rank holds all of it."""
+        """Return a copy of the model that is sharded over the ranks; or the model itself if each rank holds all of
+        it."""
         return model
 
     def is_sharded(self, model: Any) -> bool:
-        """Whether a model is sharded over the ranks; it then casts its weights by itself."""
+        """Return whether a model is sharded over the ranks; such a model casts its weights by itself."""
         return False
 
     def data_parallel(self, network: Any) -> Any:
-        """The module that computes as a network that every rank holds whole, and averages its gradients over the
-        ranks."""
+        """Wrap a network that every rank holds whole. The returned module computes the same, and averages the gradients
+        over the ranks."""
         return network
 
     def set_gradient_sync(self, network: Any, *, last: bool) -> None:
-        """Before each micro-batch: gradients are exchanged after the last one only."""
+        """Say, before each micro-batch, whether it is the last of its step: ranks exchange gradients after the last one
+        only."""
 
     def mean(self, value: T) -> T:
-        """A tensor's mean over the ranks, without waiting for the device."""
+        """Return a tensor's mean over the ranks, without waiting for the device."""
         return value
 
     # -- state -----------------------------------------------------------------------------------------------------
 
     def gather(self, tensors: dict[str, Any], *, everywhere: bool = False) -> dict[str, Any]:
-        """Whole tensors from sharded ones, on rank 0 or on all; the others get those that are not sharded only."""
+        """Assemble sharded tensors into whole ones, on rank 0 only or (`everywhere`) on all ranks; other ranks get only
+        the tensors that are not sharded."""
         return tensors
 
     def shard(self, value: T, *, like: Any) -> T:
-        """This rank's shard of a whole tensor, cut as `like` is; the tensor itself where `like` is not sharded."""
+        """Return this rank's shard of a whole tensor, cut as `like` is; the tensor itself if `like` is not sharded."""
         return value
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def failure(self, error: Exception) -> RankFailure:
-        """How an error that the other ranks do not know of is reported."""
+        """Return the RankFailure that reports an error which the other ranks do not know of."""
         return RankFailure(str(error), is_reporter=True)
 
     def close(self) -> None:
-        """Barrier, then destroy the process group."""
+        """Wait for all ranks, then destroy the process group."""
 
     def hard_exit(self, code: int) -> NoReturn:
         """End this process at once."""
@@ -154,7 +158,8 @@ def check_cells(cells: Iterable[Cell], *, ranks: int) -> None:
     """Refuse cells that these ranks cannot share, before anything starts.
 
     Raises:
-        UserError: a global batch that they do not divide, with numbers that do; a job for one process.
+        UserError: a global batch is not divisible by the number of ranks (the error lists numbers that divide it), or a
+            job runs in a single process only.
     """
     for cell in cells:
         batch = cell.recipe.batch

@@ -1,9 +1,10 @@
-"""Pixels of training images that do not lie on the device: gathered from a memory map, or decoded, ahead of the step.
+"""Read the pixels of training images that are not held on the device, from a memory map or by decoding, ahead of the
+step.
 
-Which images, and which part of each, is said by the process that trains. Others read them, in parts of a batch, through
-torch's DataLoader: parts are handed out and collected in order, so a batch does not depend on how many readers there
-are. Pixels are put into places of one block of shared memory, which is as large as what may be under way: fresh shared
-memory for each part would take longer than copying it does.
+The process that trains decides which images, and which part of each, are read. Reader processes read them, in parts of
+a batch, through torch's DataLoader. Parts are handed out and collected in order, so a batch does not depend on the
+number of readers. Pixels are written into slots ("places") of one block of shared memory, which holds all parts that
+may be under way: allocating shared memory for each part would take longer than copying it.
 """
 
 from __future__ import annotations
@@ -30,26 +31,30 @@ from bench.data.image_set import AHEAD_BYTES, EncodedImages, Images
 from bench.train.ranks import here
 
 IMAGES_PER_READ = 32  # images that a reader reads at a time
-SHARED_MEMORY = "/dev/shm"  # through which readers hand pixels over; containers often have 64 MB of it
+SHARED_MEMORY = "/dev/shm"  # readers pass pixels through this file system; containers often have 64 MB of it
 MOST_WORKERS = 16
 
-Request = tuple[np.ndarray, np.ndarray | None]  # positions of images (B,), and the box of each (4, B)
-Part = tuple[int, Request]  # place in the shared memory, what to read
-Parts = Iterator[tuple[int, int] | UserError]  # (place, number of images) of each part
+Request = tuple[np.ndarray, np.ndarray | None]  # positions of images (B,), and the box to cut out of each (4, B)
+Part = tuple[int, Request]  # (place in the shared memory, what to read into it)
+Parts = Iterator[tuple[int, int] | UserError]  # (place, number of images) of each part, in order
 
 
 def resize(pixels_HWC: np.ndarray, out_SSC: np.ndarray) -> None:
-    """uint8, bilinear, pixels taken as areas, no low-pass. A level more or less is left to the processor's kind."""
+    """Resize uint8 pixels into `out_SSC`: bilinear, with pixels as areas (not aligned corners) and no low-pass filter.
+
+    Values may differ by one level between kinds of processors.
+    """
     x_1CHW = torch.from_numpy(np.array(pixels_HWC, order="C")).permute(2, 0, 1)[None]
     out_1CSS = torch.from_numpy(out_SSC).permute(2, 0, 1)[None]
     torch.ops.aten.upsample_bilinear2d.out(x_1CHW, list(out_SSC.shape[:2]), False, None, None, out=out_1CSS)
 
 
 class _Pixels(Dataset):
-    """Parts of batches, put into their places; an error of the user's as an object, for the other process to raise.
+    """Data set whose items are parts of batches, written to their places in shared memory. A UserError is returned as
+    an object, for the training process to raise.
 
     Args:
-        places: uint8 (places, images of a part, H, W, C), shared between processes.
+        places: shared memory, uint8 (places, images of a part, H, W, C).
     """
 
     def __init__(self, images: Images, places: Tensor) -> None:
@@ -73,19 +78,23 @@ _readers: weakref.WeakSet[Reader] = weakref.WeakSet()
 
 @atexit.register
 def _end_readers() -> None:
-    """Before Python waits for its child processes, which only end when they are told to."""
+    """Close all readers at exit, before Python waits for its child processes: these only end when they are told to."""
     for reader in list(_readers):
         reader.close()
 
 
 class Reader:
-    """step -> pixels of this rank's share of the batch, uint8 (B, H, W, C) on the device.
+    """Reads images ahead. A call with a step returns the pixels of this rank's part of the batch: uint8 (B, H, W, C) on
+    the device.
 
     Args:
-        images: memory-mapped or encoded.
-        request: (step) -> what to read. It is called for steps that come, and again after a jump.
-        workers: processes that read; 0 reads in this one, when it is asked to. None for one less than this process has
-            threads, which are its share of the machine's cores.
+        images: memory-mapped or encoded images.
+        request: step -> what to read. It is called for future steps, and again after a jump.
+        workers: number of reader processes; 0 reads in this process, on demand. None: one fewer than this process has
+            threads, which are its part of the machine's cores.
+
+    Attributes:
+        waited: seconds spent waiting for readers.
     """
 
     def __init__(
@@ -107,30 +116,30 @@ class Reader:
         _readers.add(self)
 
     def close(self) -> None:
-        """End the processes that read."""
+        """End the reader processes."""
         self._parts = self._places = self._staged = self._next = None
 
     def __call__(self, step: int) -> Tensor:
-        """Raises UserError where an image cannot be read."""
+        """Return the pixels for a step. Raises UserError if an image cannot be read."""
         if step != self._next:
             self._start(step)
         pixels = self._staged if self._staged is not None else self._collect()
         self._next, self._staged = step + 1, None
-        if self._copies is not None:  # the next batch is copied while this one is computed with
+        if self._copies is not None:  # copy the next batch to the device while this one is computed with
             torch.cuda.current_stream().wait_stream(self._copies)
             pixels.record_stream(torch.cuda.current_stream())
             self._staged = self._collect()
         return pixels
 
     def _start(self, step: int) -> None:
-        self._count = len(self.request(step)[0])  # as many at every step
-        each = math.prod(self.images.shape[1:])  # bytes
+        self._count = len(self.request(step)[0])  # the same at every step
+        each = math.prod(self.images.shape[1:])  # bytes of an image
         room = AHEAD_BYTES
         if self.workers and os.path.isdir(SHARED_MEMORY):
             free = os.statvfs(SHARED_MEMORY)
             room = min(room, free.f_bavail * free.f_frsize // (2 * here()))
         part = max(1, min(IMAGES_PER_READ, self._count, room // (each * 2 * max(1, self.workers))))
-        wanted = -(-2 * self._count // part)  # two batches
+        wanted = -(-2 * self._count // part)  # parts of two batches
         most = max(2 * self.workers, room // (each * part))
         factor = max(2, min(wanted, most) // self.workers) if self.workers else None
         self.close()
@@ -153,10 +162,10 @@ class Reader:
         )
 
     def _collect(self) -> Tensor:
-        """The parts of the next batch, one after another."""
+        """Return the pixels of the next batch, joined from its parts."""
         assert self._parts is not None and self._places is not None
         shape, number = (self._count, *self.images.shape[1:]), 0
-        if self._copies is None:  # NumPy's memory comes in large pages
+        if self._copies is None:  # NumPy's memory comes in large pages, which is faster
             pixels = torch.from_numpy(np.empty(shape, dtype=np.uint8))
         else:
             pixels = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
@@ -182,7 +191,7 @@ class Reader:
 
 
 class _Requests:
-    """All parts of batches from a step on, each with its place."""
+    """Endless iterator over the parts of batches from a step on, each with its place in shared memory."""
 
     def __init__(self, request: Callable[[int], Request], *, start: int, part: int, places: int) -> None:
         self.request, self.step, self.part, self.places = request, start, part, places
@@ -203,15 +212,18 @@ def _workers() -> int:
 
 
 def start_context() -> BaseContext:
-    """How readers are started: by a server that was forked from nothing, where there is one. A fork of the process that
-    trains would hold locks of its threads, and what it has of a GPU; Python 3.14 forks no more unless it is told to."""
+    """Return how reader processes are started: by Python's fork server if there is one, else by spawning.
+
+    A fork of the training process would hold locks of its threads, and its state of the GPU; Python 3.14 no longer
+    forks by default.
+    """
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])  # torch is imported once for all of them
-    # a signal to the whole group is for the process that trains: readers, which end with their server, wait for it
+    context.set_forkserver_preload([__name__])  # so that torch is imported once for all readers
+    # SIGTERM to the whole process group is for the training process: readers block it, and end with their server
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     try:
         forkserver.ensure_running()
@@ -221,8 +233,8 @@ def start_context() -> BaseContext:
 
 
 def _belong_to_training(_: int) -> None:
-    """A signal to the whole group is for the process that trains, which saves first; readers end when it does, however
-    it does."""
+    """Set up a reader process: it ignores SIGINT and SIGTERM, which are for the training process (that saves first),
+    and ends when the training process ends, for whatever reason."""
     end_with_starter()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

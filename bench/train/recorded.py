@@ -1,9 +1,9 @@
-"""CUDA graphs: one for forward, loss and backward, one for the update. A small model's step is shorter than it takes to
-launch its kernels.
+"""Record CUDA graphs of a training step: one of forward, loss and backward, one of the update. They pay because a small
+model's kernels take less time to run than to launch.
 
-A graph replays kernels at the addresses that they were recorded at, so inputs are copied to where it reads them, and
-gradients appear where it writes them. It belongs to whoever recorded it and is freed with them, or by `forget` where
-memory runs out; then it is recorded again.
+A graph replays kernels at the memory addresses at which they were recorded, so inputs are copied to where it reads
+them, and gradients appear where it writes them. A graph belongs to the object that recorded it and is freed with that,
+or by `forget` when memory runs out; then it is recorded again.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from bench.train.update import Ema, Update
 
 T = TypeVar("T")
 
-WARM_UP = 3  # calls before the recording: compilation, and buffers that libraries keep
+WARM_UP = 3  # calls before a recording, which compile code and allocate buffers that libraries keep
 _all: weakref.WeakSet[Recorded | RecordedUpdate] = weakref.WeakSet()
 
 
 def forget() -> None:
-    """Drop every graph of this process: what it was recorded in cannot be used by anything else."""
+    """Drop every graph of this process, because nothing else can use the memory that a graph was recorded in."""
     for recorded in tuple(_all):
         recorded.drop()
 
@@ -41,15 +41,17 @@ device.BEFORE_RELEASE.append(forget)
 
 
 class Recorded:
-    """`run(*tensors, **constants) -> tensor`, recorded once for each combination of shapes and constants.
+    """A function `run(*tensors, **constants) -> tensor` that is recorded as a CUDA graph once for each combination of
+    shapes and constants, and replayed afterwards.
 
     Args:
-        run: reads its tensors, and writes only to new ones and to `.grad` of `leaves()`.
-        leaves: whose gradients it finds; without any it is recorded without gradients.
-        buffers: that it changes; a recording, which runs it several times, leaves them and the generators as they were.
+        run: the function. It may write only to new tensors and to `.grad` of `leaves()`.
+        leaves: function that returns the tensors whose gradients `run` computes; empty if it computes none.
+        buffers: function that returns the buffers that `run` changes. Recording runs it several times, and then
+            restores them and the random generators.
 
     Attributes:
-        obstacle: why nothing is recorded any more: a call that a graph cannot hold. None while all is well.
+        obstacle: why nothing is recorded any more (a call that a graph cannot hold); None if there is no such reason.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Recorded:
         _all.add(self)
 
     def __call__(self, *inputs: Tensor, **constants: Any) -> Tensor:
-        """The output, which stays valid until the next call."""
+        """Return the output of `run`. It stays valid until the next call."""
         key = (*((x.shape, x.dtype) for x in inputs), *constants.items())
         if self.obstacle is None and key not in self._graphs:
             try:
@@ -86,11 +88,12 @@ class Recorded:
 
 
 def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, T]:
-    """The kernels that `run` would launch, as a graph, and its result, which has no values before the first replay.
+    """Record the kernels that `run` would launch. Return the graph and the result of `run`, which has no values before
+    the first replay.
 
     Raises:
-        UserError: it could not be ended, under a torch whose allocator then takes it to be still going on: memory that
-            is given back is never free again, so this process must not go on.
+        UserError: the recording could not be ended, and torch is older than 2.12. Its allocator then takes the
+            recording to be still going on and never reuses freed memory, so this process must not go on.
     """
     graph, raised = torch.cuda.CUDAGraph(), 0
     try:  # other threads may allocate meanwhile
@@ -98,10 +101,10 @@ def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, 
             try:
                 return graph, run()
             except Exception as error:
-                raised = id(error)  # not the error, whose traceback holds the activations
+                raised = id(error)  # the error itself is not kept, because its traceback holds the activations
                 raise
     except Exception as error:
-        # where torch has ended the recording, the error of `run` itself comes through, such as memory that ran out
+        # if torch could end the recording, the error of `run` itself arrives here, such as memory that ran out
         if id(error) == raised or torch.__version__ >= "2.12":
             raise
         DAMAGED.add(device)
@@ -112,8 +115,9 @@ def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, 
 
 
 def make_recordable(update: Update, *, device: str) -> None:
-    """Have an update read its rate from the device, as a float32, so that a CUDA graph can be told another one."""
-    # what torch warns of where a graph could be recorded and is not, as in every first step
+    """Make an update read its learning rate from a float32 tensor on the device, so that it can be changed for a
+    recorded CUDA graph."""
+    # suppress torch's warning where a graph could be recorded and is not, as in every first step
     update.optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
     rate = torch.zeros((), device=device)
     for group in update.optimizer.param_groups:
@@ -121,7 +125,8 @@ def make_recordable(update: Update, *, device: str) -> None:
 
 
 def small_update(recipe: Recipe, *, dtype: str, device: str) -> Update:
-    """An update of a few weights by a recipe, whose gradients are there, to be tried."""
+    """Build an update of eight weights by a recipe, with their gradients set, on which to try whether such updates can
+    be recorded."""
     weight = nn.Parameter(torch.linspace(-1.0, 1.0, 8, device=device))
     weight.grad = torch.linspace(3.0, -1.0, 8, device=device)
     average = Ema(nn.ParameterList([weight]), recipe.average)
@@ -132,16 +137,18 @@ def small_update(recipe: Recipe, *, dtype: str, device: str) -> Update:
 
 
 class RecordedUpdate:
-    """`run()`, which changes tensors where they lie. A recording launches nothing, so the one call in which it is made
-    changes them once, too. It is replayed while what `tensors()` gives are the same ones: after a restart of training
-    they may be others, and `run` is called as it is written until they stay.
+    """An update of the weights, in place, that is recorded as a CUDA graph and replayed.
+
+    Recording launches nothing, so the call that records replays once too. The graph is replayed while `run.tensors()`
+    returns the same tensors. When they change, as after a restart of training, `run` is called unrecorded until they
+    stay the same.
 
     Args:
-        run: reads and writes only its weights, tensors that its `tensors()` has, and new ones.
-        like_it: makes a small one, on which it is found out first whether such updates can be recorded.
+        run: the update. It may read and write only its weights, the tensors of its `tensors()`, and new ones.
+        like_it: function that makes a small update, on which it is tried first whether such updates can be recorded.
 
     Attributes:
-        obstacle: as of `Recorded`.
+        obstacle: why nothing is recorded any more; None if there is no such reason.
     """
 
     def __init__(
@@ -176,12 +183,12 @@ class RecordedUpdate:
         self._held = self.run.tensors()
 
     def drop(self) -> None:
-        """Forget the graph, and the tensors that it writes to."""
+        """Drop the graph, and the references to the tensors that it writes to."""
         self._graph, self._held = None, []
 
 
 def _obstacle(made: Callable[[], Update], *, device: str) -> str | None:
-    """Why an update cannot be recorded; None where a recorded one changes weights as it does when it is not.
+    """Return why an update cannot be recorded; None if it changes weights in the same way recorded and unrecorded.
 
     Raises:
         RuntimeError: memory ran out, which is no obstacle for the next step.
@@ -204,13 +211,14 @@ def _obstacle(made: Callable[[], Update], *, device: str) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """An error's kind and the first line of what it says."""
+    """Return an error's class and the first line of its message."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 @contextlib.contextmanager
 def forbidden_to_wait() -> Iterator[None]:
-    """Inside, a call that waits for the device is an error, as it would be in a recording that it spoils."""
+    """Inside the `with` block, a call that waits for the device raises an error. In a recording such a call would
+    spoil the graph."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -220,9 +228,9 @@ def forbidden_to_wait() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unchanged(recorded: Recorded) -> Iterator[None]:
-    """Afterwards buffers, gradients and what draws are as they were before."""
+    """Restore buffers, gradients and random generators at the end of the `with` block."""
     buffers = [(buffer, buffer.clone()) for buffer in recorded.buffers()]
-    gradients = [(leaf, leaf.grad) for leaf in recorded.leaves()]  # of the micro-batches before this one
+    gradients = [(leaf, leaf.grad) for leaf in recorded.leaves()]  # sums over earlier micro-batches
     states = [(generator, generator.get_state()) for generator in generators(recorded.device)]
     try:
         yield
@@ -237,8 +245,8 @@ def _unchanged(recorded: Recorded) -> Iterator[None]:
 
 @functools.cache
 def _aside(device: str) -> torch.cuda.Stream:
-    """The stream of all warm-ups. cuBLAS keeps a workspace for each stream that it has seen, 32 MiB on an H100, to the
-    process's end: a stream for each network would keep two gigabytes in a process that fine-tunes."""
+    """Return the one stream that all warm-ups run on. cuBLAS keeps a workspace (32 MiB on an H100) for each stream that
+    it has seen until the process ends: with a stream per network a process that fine-tunes would keep two gigabytes."""
     return torch.cuda.Stream()
 
 
@@ -254,10 +262,10 @@ class _Graph:
         aside, own = _aside(recorded.device), torch.cuda.current_stream()
         with _unchanged(recorded):
             aside.wait_stream(own)
-            with torch.cuda.stream(aside):  # what runs there is not recorded: torch's notes on CUDA graphs
+            with torch.cuda.stream(aside):  # a stream of its own for warm-up: torch's notes on CUDA graphs
                 for number in range(WARM_UP):
                     clear()
-                    last = number == WARM_UP - 1  # whoever waits is told now: a recording could not be ended cleanly
+                    last = number == WARM_UP - 1  # waiting for the device raises here: it would break the recording
                     with forbidden_to_wait() if last else contextlib.nullcontext():
                         recorded.run(*self.inputs, **constants)
             own.wait_stream(aside)

@@ -1,4 +1,4 @@
-"""Preparation of the first of many steps where a network is compiled: all is allocated, compiled and recorded."""
+"""Prepare for the first of many training steps with a compiled network: allocate, compile and record everything."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from bench.train.step import Step
 
 
 def rehearse(step: Step, x_BCHW: Tensor, labels_B: Tensor, *, whole: bool = False) -> None:
-    """Do all of a step, often enough that everything is allocated, compiled and recorded; changes nothing.
+    """Run all parts of a step so often that everything is allocated, compiled and recorded. The model is unchanged.
 
-    The batch that fits is found without compiling, which each try would do again; but compiled code keeps less, so the
-    whole batch gets one try compiled before it is divided.
+    The micro-batch that fits into memory is found without compiling, because each try would compile anew. But compiled
+    code needs less memory, so the whole micro-batch is tried once compiled before it is divided.
 
     Args:
-        whole: a batch that has to be divided is of no use.
+        whole: raise an error instead of dividing the micro-batch.
 
     Raises:
-        OutOfMemory: it has to be.
+        OutOfMemory: `whole` is set, and the micro-batch would have to be divided.
     """
     if step.compiles and step.ranks.size > 1:
-        # the first rank of each machine before the others, which find its code in torch's cache on the disk
+        # the first rank of each machine compiles before the others, which find its code in torch's cache on disk
         ranks = step.ranks
         ranks.run_on_all(lambda: _compile_alone(step, x_BCHW, labels_B) if ranks.is_first_here else None)
-    kept = [buffer.clone() for buffer in step.model.buffers()]  # statistics over batches
+    kept = [buffer.clone() for buffer in step.model.buffers()]  # such as running statistics of batch normalisation
     _allocate_optimizer_state(step)
     if step.compiles and not step.device.startswith("cpu"):
         asked = step.micro_batch
@@ -60,12 +60,13 @@ def _find_micro_batch(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-    # outside the handler the traceback, which holds the activations, is gone
+    # outside the handler, so that the traceback, which holds the activations, is gone
     step.go_on_with(found)
 
 
 def _compile_alone(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
-    """All of a step that needs no other rank; memory may run out, which all of them find later."""
+    """Run the part of a step that needs no other rank. If memory runs out, this is ignored: all ranks will find it
+    later."""
     with contextlib.suppress(torch.OutOfMemoryError):
         step.clear()
         step.gradients(x_BCHW, labels_B, seed=0, exchange=False)
@@ -73,8 +74,10 @@ def _compile_alone(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
 
 
 def _allocate_optimizer_state(step: Step) -> None:
-    """Makes an update at rate 0 with gradients of zero, which is then forgotten: later allocations find its memory
-    taken, and nothing runs out of memory once graphs are recorded."""
+    """Make an update at learning rate 0 with gradients of zero, and reset the optimizer's state.
+
+    Its memory is then taken before all other allocations, so that nothing runs out of memory once graphs are recorded.
+    """
     optimizer = step.optimizer
     if optimizer.state:
         return
@@ -83,7 +86,7 @@ def _allocate_optimizer_state(step: Step) -> None:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     step.clear()
-    if not step.rule.fused:  # zeros in the place of its state are not the state that it begins with
+    if not step.rule.fused:  # such an optimizer's initial state need not be zeros
         step.rule.state.clear()
         return
     for state in optimizer.state.values():

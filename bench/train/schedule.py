@@ -1,10 +1,12 @@
-"""Learning rate and training segments: a trunk at constant rate, and a cool-down branch for each compute budget.
+"""Learning rates and segments of training: a trunk at constant learning rate, and a cool-down branch for each compute
+budget.
 
-With branches the trunk is trained once and shared, so K budgets cost far less than K runs (Hägele et al. 2024, with the
-1 − √ shape that they recommend). "separate" trains every budget from the start. Warm-up comes first in either, then
-the trunk's own decay if any, then the cool-down; a cool-down of 1 follows the warm-up at once, which makes the linear
-and cosine schedules of the paper (as in big_vision/utils.py, `create_learning_rate_schedule`). Either as the trunk's
-own decay, without a cool-down, makes one training that is read at every horizon on its way.
+The schedule "branch" trains the trunk once for all budgets, so that K budgets cost far less than K runs (Hägele et al.
+2024, with the 1 − √ shape that they recommend). "separate" trains every budget from the start. In either, warm-up comes
+first, then the trunk's own decay if any, then the cool-down. A cool-down of 1 starts right after the warm-up, which
+gives the linear and cosine schedules of the paper (as in big_vision/utils.py, `create_learning_rate_schedule`). A
+linear or cosine decay of the trunk without a cool-down gives one training that is evaluated at every horizon on its
+way.
 """
 
 from __future__ import annotations
@@ -23,14 +25,18 @@ SHAPES = {
     "cosine": lambda x: 0.5 * (1.0 + math.cos(math.pi * x)),
 }
 
-WARMUP_PART = 4  # of the shortest budget, a warm-up takes at most one of so many parts: the rest is at full rate
+WARMUP_PART = 4  # a warm-up may take at most 1 / WARMUP_PART of the shortest budget
 
 
 @dataclass(frozen=True)
 class Segment:
-    """Steps [start, end). `origin`: what they start from, the initial weights or the trunk's state.
+    """A part of a cell's training: steps from `start` to before `end`, counted from the start of training.
 
-    `horizon` (images seen) is set on the stretch that ends at a compute budget, where the model is evaluated.
+    Attributes:
+        origin: what it starts from: "init", the initial weights, or "trunk", the state that the trunk has reached.
+        start: first step.
+        end: the step after its last one.
+        horizon: the compute budget in images at which it ends and the model is evaluated; None for a part of the trunk.
     """
 
     origin: str  # "init" | "trunk"
@@ -44,39 +50,40 @@ class Segment:
 
 
 def schedule_of(recipe: Recipe) -> Schedule:
-    """The schedule that a recipe names (bench/train/schedules/)."""
+    """Return the schedule that a recipe names (bench/train/schedules/)."""
     found: Schedule = load("schedule", recipe.schedule)
     return found
 
 
 def shares_trunk(recipe: Recipe) -> bool:
-    """Whether budgets share a training."""
+    """Return whether a cell's budgets share a trunk, instead of being trained separately."""
     return schedule_of(recipe).shares_trunk
 
 
 def total_steps(images: int, batch: int) -> int:
-    """Steps of a horizon: at least one, rounded to the nearest whole batch."""
+    """Return the steps of a horizon of this many images: rounded to the nearest whole batch, and at least one."""
     return max(1, round(images / batch))
 
 
 def warmup_steps(recipe: Recipe) -> int:
-    """Steps of warm-up. They are the recipe's alone: cells that share one warm up alike, whatever their budgets."""
+    """Return the steps of warm-up. They depend on the recipe only: cells with the same recipe warm up alike, whatever
+    their budgets."""
     return round(recipe.warmup_images / recipe.batch)
 
 
 def longest_warmup(horizons: tuple[int, ...], batch: int) -> int | None:
-    """Steps of the longest warm-up that leaves every budget time at full rate: a quarter of the shortest one. None of
-    a cell that trains nothing."""
+    """Return the steps of the longest warm-up that leaves every budget enough time at the full learning rate: a quarter
+    of the shortest budget. None for a cell that trains nothing."""
     trained = [h for h in horizons if h > 0]
     return total_steps(min(trained), batch) // WARMUP_PART if trained else None
 
 
 def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
-    """The work of a cell, in order. Horizon 0 (the untrained network) needs none.
+    """Return the segments of a cell's training, in order. Horizon 0 (the untrained network) needs none.
 
     Raises:
-        UserError: a reciprocal root without a timescale; a decay to zero that ends before a horizon does; a horizon
-            that ends before its warm-up does.
+        UserError: a reciprocal-root decay has no timescale; a decay to zero ends before the last horizon; or a horizon
+            ends before its warm-up.
     """
     warmup, how = warmup_steps(recipe), schedule_of(recipe)
     if recipe.decay == "rsqrt" and not (recipe.timescale_images or warmup):
@@ -106,7 +113,7 @@ def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
 
 
 def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -> float:
-    """The rate of one step. `step` counts from the start of training, not of the segment."""
+    """Return the learning rate of one step. `step` counts from the start of training, not of the segment."""
     rate = recipe.lr * min(1.0, (step + 1) / warmup) if warmup else recipe.lr
     if (factor := schedule_of(recipe).factor) is not None:
         return rate * factor(recipe, step - segment.start, segment.end - segment.start) if segment.is_branch else rate
@@ -121,5 +128,5 @@ def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -
 
 
 def images_trained(recipe: Recipe, horizons: tuple[int, ...]) -> int:
-    """Images seen in training a cell; the shared trunk counts once."""
+    """Return the number of images seen in training a cell; the shared trunk counts once."""
     return sum(s.end - s.start for s in segments(recipe, horizons)) * recipe.batch

@@ -1,7 +1,7 @@
-"""One optimizer step: loss, forward and backward pass, clipping, update, and the average of the weights.
+"""One optimizer step: forward pass, loss, backward pass, clipping, update, and the average of the weights.
 
-Pre-training, fine-tuning and the speed suite share it. It reads as it runs on a processor; what compiles or records it
-wraps it from outside (`bench.train.acceleration`).
+Pre-training, fine-tuning and the speed suite share it. The code here is what runs on a CPU; compiling and recording
+replace parts of it from outside (`bench.train.acceleration`).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from bench.train.update import Ema, Update
 from vit.masked import Regression
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-"""(logits_BK, labels_B or targets_BK) -> the batch's mean."""
+"""(logits_BK, labels_B or targets_BK) -> mean loss of the batch."""
 
 
 def make_loss(recipe: Recipe, targets_SK: Tensor | None = None) -> Loss:
-    """The loss that the recipe names (bench/train/losses/).
+    """Return the loss that the recipe names (bench/train/losses/), or one for images with several labels.
 
     Args:
-        targets_SK: for images of several classes, or none: the sets of classes that there are, 0 or 1. A label is the
-            number of a set, and every class is decided on its own.
+        targets_SK: only for images that may have several classes or none: the distinct sets of classes, as rows of 0
+            and 1. A label is then the row's number, and every class is decided on its own.
 
     Raises:
-        UserError: images of several classes are mixed.
+        UserError: the recipe's augmentation mixes images, and these have several classes.
     """
     if targets_SK is None:
         made: Loss = load("loss", recipe.loss).make(recipe)
@@ -59,8 +59,8 @@ def make_loss(recipe: Recipe, targets_SK: Tensor | None = None) -> Loss:
 
 
 def set_head_bias(model: nn.Module, recipe: Recipe, num_classes: int) -> None:
-    """Starts the head's bias, where "prior" is asked for, at −log K, so that a sigmoid begins near the rate at which a
-    class is true.
+    """Set the head's bias to −log K if the recipe's `head_bias` is "prior", so that sigmoids begin near the frequency
+    of a class, 1 / K.
 
     The paper's runs had −10 for JFT's 18,291 classes and ImageNet-21k's 21,843 (−9.8 and −10.0 by this rule) and −6.9
     for ImageNet's 1,000.
@@ -80,14 +80,14 @@ def set_head_bias(model: nn.Module, recipe: Recipe, num_classes: int) -> None:
 
 
 class TooLarge(torch.OutOfMemoryError):
-    """Memory is too small for even one image at a time."""
+    """Raised when memory is too small for even one image at a time."""
 
 
 def own_loss(output: tuple[Tensor, ...], loss_of: Loss) -> Tensor:
-    """The loss by the targets that a self-supervised network brings.
+    """Return the loss of a self-supervised network, whose output contains its targets.
 
     Raises:
-        UserError: as `own_targets`.
+        UserError: the output has another form (see `own_targets`).
     """
     if isinstance(output, Regression):
         return F.mse_loss(output.predicted.float(), output.wanted)
@@ -95,10 +95,10 @@ def own_loss(output: tuple[Tensor, ...], loss_of: Loss) -> Tensor:
 
 
 def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-    """Logits and the targets that a self-supervised network brings.
+    """Return the logits and class numbers in the output of a self-supervised network.
 
     Raises:
-        UserError: it returns something else, such as the logits of an auxiliary head.
+        UserError: the network returned something else, such as the logits of an auxiliary head.
     """
     if len(output) != 2 or output[1].is_floating_point():
         raise UserError(
@@ -109,7 +109,11 @@ def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
 
 
 def working_weights(model: nn.Module, dtype: str, *, ranks: Ranks, apart: bool) -> precision.Working:
-    """The weights in the precision in which passes compute."""
+    """Return the network that passes compute with, and its weights in the precision in which they do.
+
+    Args:
+        apart: the network must not be the model itself, so that compiling it leaves evaluation alone.
+    """
     sharded = ranks.is_sharded(model)
     if ranks.size > 1 and not sharded:
         return precision.SharedWorking(model, dtype, apart=apart, share=ranks.data_parallel)
@@ -117,8 +121,8 @@ def working_weights(model: nn.Module, dtype: str, *, ranks: Ranks, apart: bool) 
 
 
 def forward_and_backward(working: precision.Working, loss_of: Loss) -> Callable[..., Tensor]:
-    """The function that leaves the gradients of a micro-batch and returns its loss. Who keeps it does not keep the
-    step."""
+    """Return a function that computes the loss of a micro-batch, leaves its gradients, and returns the loss times
+    `weight`. It holds no reference to the step, so keeping it does not keep the step alive."""
 
     def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float) -> Tensor:
         with label("forward"):
@@ -135,19 +139,19 @@ def forward_and_backward(working: precision.Working, loss_of: Loss) -> Callable[
 class Step:
     """Forward, loss, backward, clipping and update of one batch.
 
-    Where memory runs out the micro-batch is halved and the step done again from the weights before it: nothing is
-    changed before all gradients are there. Then `micro_batch` is the size that fitted, also for the steps that follow.
-    Several ranks end instead, with an error that names a smaller micro-batch: the others wait in the middle of a pass.
+    If memory runs out, the micro-batch is halved and the step repeated: no weight has changed before all gradients are
+    there. `micro_batch` is then the size that fitted, also for the following steps. With several ranks training ends
+    instead, with an error that names a smaller micro-batch, because the other ranks wait in the middle of a pass.
 
     Args:
-        model: on `device`, in training mode.
-        recipe: optimizer, precision, loss, clipping, and the first micro-batch: images that pass through the network at
-            once. Gradients add up to those of the whole batch, within rounding; but dropout draws differ, as would
-            statistics over a batch.
-        average: of the weights, kept up to date.
+        model: a model on `device`, in training mode.
+        recipe: optimizer, precision, loss, clipping, and the first micro-batch: the number of images that pass through
+            the network at once. Gradients add up to those of the whole batch, within rounding; but dropout masks depend
+            on it, as would statistics over a batch.
+        average: the average of the weights, which is updated after each step.
         targets_SK: see `make_loss`.
-        ranks: the processes that share each batch. Dropout follows the micro-batch's place in the global batch, so
-            that draws do not depend on the number of ranks where `micro_batch` divides every rank's share.
+        ranks: the processes that share each batch. Dropout is seeded by the micro-batch's place in the global batch, so
+            its masks do not depend on the number of ranks if `micro_batch` divides every rank's part.
     """
 
     def __init__(
@@ -181,13 +185,14 @@ class Step:
         return self.run_as.compiles
 
     def __call__(self, x_BCHW: Tensor, labels_B: Tensor, *, lr: float, seed: int) -> Tensor:
-        """Update the model once, at rate `lr`; dropout draws from `seed`. Ranks get their own share of the batch.
+        """Update the model once, at learning rate `lr`; `seed` seeds dropout. Each rank passes its part of the batch.
 
         Returns:
-            The mean loss over the global batch, detached and on the device: reading it is what waits for the device.
+            The mean loss over the global batch, detached and on the device, so that only reading it waits for the
+            device.
 
         Raises:
-            TooLarge: not even one image at a time fits.
+            TooLarge: not even one image at a time fits into memory.
             RankOutOfMemory: memory ran out on this rank, one of several.
         """
         self.rule.set_rate(lr)
@@ -202,17 +207,17 @@ class Step:
                 images = min(self.micro_batch, len(labels_B))
                 if images == 1 or isinstance(error, TooLarge) or not self._lacks_memory(error, images):
                     raise
-            # outside the handler the traceback is gone; the optimizer had changed nothing: it allocates before it does,
-            # but a parameter may have been left with half of its state
+            # This is outside the handler, so that the traceback, which holds memory, is gone. The optimizer allocates
+            # before it changes anything, so no weight has changed; but a parameter may have half of its new state.
             if not has_state:
                 self.rule.state.clear()
             self.go_on_with(images // 2)
 
     def _lacks_memory(self, error: Exception, images: int) -> bool:
-        """Whether memory ran out, with so many images at a time.
+        """Return whether the error says that memory ran out, which happened with `images` images at a time.
 
         Raises:
-            RankOutOfMemory: it did on one of several ranks.
+            RankOutOfMemory: memory ran out, and this is one of several ranks.
         """
         if isinstance(error, dist.DistError) or not is_out_of_memory(error):
             return False
@@ -221,7 +226,8 @@ class Step:
         return True
 
     def gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
-        """Leave the gradients of the global batch with the weights; returns its loss."""
+        """Compute the gradients of the global batch into the weights' `.grad`, with a smaller micro-batch if memory
+        runs out; return the mean loss of the batch."""
         while True:
             try:
                 self.clear()
@@ -232,18 +238,18 @@ class Step:
                 if not self._lacks_memory(error, images):
                     raise
                 reason = str(error) or "out of memory"
-            # outside the handler the traceback, which holds the activations, is gone
+            # outside the handler, so that the traceback, which holds the activations, is gone
             if images == 1:
                 raise TooLarge(reason)
             self.go_on_with(images // 2)
 
     def clear(self) -> None:
-        """Forget all gradients."""
+        """Drop all gradients."""
         for weight in self.weights:
             weight.grad = None
 
     def go_on_with(self, micro_batch: int) -> None:
-        """After memory ran out: give back what can be, and take fewer images at a time."""
+        """Free what memory can be freed after it ran out, and go on with `micro_batch` images at a time."""
         self.clear()
         self.micro_batch = micro_batch
         self.working.sums.clear()
@@ -251,15 +257,17 @@ class Step:
         release(self.device)
 
     def gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
-        """Accumulate the gradient of the mean loss of this rank's batch, one micro-batch after another. Ranks exchange
-        it while the last is in hand. Returns that loss."""
+        """Accumulate the gradient of the mean loss of this rank's batch over its micro-batches, and return that loss.
+
+        Ranks exchange the gradients during the backward pass of the last micro-batch, unless `exchange` is False.
+        """
         batch = len(labels_B)
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))
         total: Tensor | None = None
         self.working.refresh()
         for index, (x_bCHW, labels_b) in enumerate(parts):
             last = index == len(parts) - 1
-            place = self.ranks.rank * len(parts) + index  # in the global batch
+            place = self.ranks.rank * len(parts) + index  # the micro-batch's place in the global batch
             for generator in self._generators:
                 generator.manual_seed(stream(seed, "micro-batch", place) if place else seed)
             if self.ranks.size > 1:

@@ -1,4 +1,4 @@
-"""The parts of a training step that may be replaced, for whoever replaces them."""
+"""The interface through which parts of a training step are replaced (`bench.train.acceleration`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from bench.train.update import Update
 
 
 class Wrapped(Protocol):
-    """What is replaced of a `bench.train.step.Step`, and what says how."""
+    """The attributes of a `bench.train.step.Step` that are replaced (`working`'s network, `both_ways`, `update`), and
+    those that are needed to do so."""
 
     model: nn.Module
     recipe: Recipe

@@ -1,5 +1,7 @@
-"""The training loop: runs the segments of a schedule step by step and yields events. It can stop after any step and
-continue from there with the same results, bit for bit. Pre-training and fine-tuning use it."""
+"""The training loop of pre-training and fine-tuning: it runs the segments of a schedule step by step and yields events.
+
+It can stop after any step and continue from there with the same results, bit for bit.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +37,13 @@ from bench.train.step import Step
 from bench.train.update import KINDS, TENSOR, Ema, set_aside
 
 CHECK_EVERY = 50  # steps between checks of the loss, each of which waits for the device
-MAX_POINTS = 200  # of a learning curve
-MAX_SAVING_SHARE = 0.03  # of the time at most, where a checkpoint takes long: large models, slow disks
+MAX_POINTS = 200  # points of a learning curve at most
+MAX_SAVING_SHARE = 0.03  # fraction of the time that may go into checkpoints, where one takes long
 Evaluated = Horizon | Future[Horizon]
 
 
 class Diverged(Exception):
-    """The loss, or a weight, stopped being finite; the message has the range of steps."""
+    """Raised when the loss or a weight is no longer finite; the message says between which steps."""
 
 
 NO_TIME = Seconds(train=0.0, evaluate=0.0, save=0.0, wait=0.0)
@@ -49,18 +51,18 @@ NO_TIME = Seconds(train=0.0, evaluate=0.0, save=0.0, wait=0.0)
 
 @dataclass
 class TrainingProgress:
-    """How far a run is, as saved in its checkpoints.
+    """The progress of a training run, as saved in its checkpoints.
 
     Attributes:
-        segment: index of the segment in hand.
-        step: position in it, in steps counted from the start of training.
-        work: steps done, trunk and branches; only grows.
-        rows: what was kept of the horizons so far.
-        seconds: by what they went into.
-        segment_seconds: training time of each finished segment.
-        current_seconds: training time of the segment in hand.
-        image_wait_seconds: part of the training time in which images were waited for.
-        micro_batches: where memory ran out.
+        segment: index of the current segment.
+        step: position in that segment, as the number of steps since the start of training.
+        work: steps done so far in trunk and branches together; it only grows.
+        rows: results at the horizons so far.
+        seconds: wall-clock seconds by purpose.
+        segment_seconds: seconds of training in each finished segment.
+        current_seconds: seconds of training in the current segment.
+        image_wait_seconds: the part of the training time that was spent waiting for images.
+        micro_batches: the steps at which memory ran out, and the micro-batch from then on.
     """
 
     segment: int = 0
@@ -75,7 +77,8 @@ class TrainingProgress:
 
     @classmethod
     def from_json(cls, state: Mapping[str, Any]) -> TrainingProgress:
-        """The contents of a checkpoint; fields that an older version did not write keep their defaults."""
+        """Return the progress from a checkpoint's JSON state. Fields that an older version of the project did not write
+        keep their defaults."""
         values = {entry.name: state[entry.name] for entry in fields(cls) if entry.name in state}
         return cls(
             **values
@@ -87,19 +90,19 @@ class TrainingProgress:
         )
 
     def spend(self, purpose: str, seconds: float) -> None:
-        """Add to the time of one purpose, a field of `Seconds`."""
+        """Add seconds to the time of one purpose, which is a field of `Seconds`."""
         self.seconds = replace(self.seconds, **{purpose: getattr(self.seconds, purpose) + seconds})
 
     def scale_seconds(self, factor: float) -> None:
-        """Multiply all times."""
+        """Multiply all times by a factor."""
         self.seconds = Seconds(**{purpose: spent * factor for purpose, spent in to_json(self.seconds).items()})
         self.segment_seconds = [seconds * factor for seconds in self.segment_seconds]
         self.current_seconds *= factor
         self.image_wait_seconds *= factor
 
     def horizon_seconds(self, segments: tuple[Segment, ...]) -> float:
-        """Training time of the horizon in hand as if it had been trained alone: its branch, and the trunk before it
-        back to where training began."""
+        """Return the training seconds of the current horizon as if it had been trained alone: those of its branch and
+        of the trunk before it."""
         total, at = self.current_seconds, segments[self.segment]
         for segment, seconds in zip(segments[: self.segment][::-1], self.segment_seconds[::-1], strict=True):
             if at.origin == "init":
@@ -110,11 +113,10 @@ class TrainingProgress:
 
 
 class LossCurve:
-    """The learning curve: mean loss between points fixed in advance, at most about MAX_POINTS of a cell.
+    """The learning curve of a cell: the mean loss between points that are fixed in advance, at most about MAX_POINTS.
 
-    Losses stay on their device until `read`, which waits for it.
-
-    Points lie at fixed steps of each segment and at its end, whatever stopped and continued the run in between.
+    Points lie at fixed steps of each segment and at its end, however often the run was stopped and continued. Losses
+    stay on their device until `read`, which waits for the device.
     """
 
     def __init__(self, segments: Sequence[Segment], *, batch: int) -> None:
@@ -127,33 +129,36 @@ class LossCurve:
         self._unread: list[tuple[int, Tensor]] = []  # (point, loss)
 
     def add(self, loss: Tensor, *, segment: int, step: int) -> None:
-        """Take in the loss of one step. `step` counts from the start of training."""
+        """Add the loss of one step, without waiting for the device. `step` counts from the start of training."""
         point = self.first[segment] + (step - self.segments[segment].start) // self.every
         self._unread.append((point, loss))
         self.counts[point] += 1
 
     def read(self) -> None:
-        """Add up the losses since the last call."""
+        """Copy the losses since the last call from the device, and add them to their points."""
         losses = torch.stack([loss for _, loss in self._unread]).tolist() if self._unread else []
         for (point, _), loss in zip(self._unread, losses, strict=True):
             self.sums[point] += loss
         self._unread.clear()
 
     def state(self) -> Tensor:
-        """Everything, as one tensor."""
+        """Return sums and counts of all points as one tensor (2, points), for a checkpoint."""
         self.read()
         return torch.tensor([self.sums, self.counts], dtype=torch.float64)
 
     def restore(self, state: Tensor) -> None:
-        """Put `state()` back."""
+        """Restore what `state()` returned."""
         self._unread.clear()
         self.sums, self.counts = state[0].tolist(), [int(count) for count in state[1]]
 
     def points(self, *, final: bool = False) -> list[dict[str, Any]]:
-        """One {"images", "loss", "horizon"} per point that was reached, in the order of the work.
+        """Return one {"images", "loss", "horizon"} per point that was reached, in the order of training.
 
         `images` counts from the start of training; `horizon` is None on a shared trunk. A loss that is not finite ends
-        the curve. Final points are those that further steps do not change.
+        the curve.
+
+        Args:
+            final: leave out points that further steps would still change.
         """
         points: list[dict[str, Any]] = []
         self.read()
@@ -170,7 +175,8 @@ class LossCurve:
         return points
 
     def _horizons(self) -> list[int | None]:
-        """The purpose of each segment. Where every horizon starts anew, its whole run is its own."""
+        """Return for each segment the horizon that it is trained for; None for a shared trunk. If every horizon is
+        trained from the start, all of its segments belong to it."""
         shared = sum(s.origin == "init" for s in self.segments) == 1
         owners = [next((b.horizon for b in self.segments[n:] if b.is_branch), None) for n in range(len(self.segments))]
         return [s.horizon if shared else owner for s, owner in zip(self.segments, owners, strict=True)]
@@ -178,13 +184,13 @@ class LossCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoints:
-    """The folder of checkpoints, and when they are written.
+    """Where and how often checkpoints are written.
 
     Attributes:
-        folder: where they go.
-        content: hash of the training images; training that began on others is not continued.
-        every: least seconds between checkpoints.
-        check_lease: called before a checkpoint is put in place; raises if the lease was lost.
+        folder: folder of the checkpoints.
+        content: hash of the training images; training that began on other images is not continued.
+        every: seconds between checkpoints at least.
+        check_lease: called before a checkpoint is renamed into place; raises if the lease was lost.
     """
 
     folder: Path
@@ -197,15 +203,16 @@ class Trainer:
     """Trains one model through its segments.
 
     Args:
-        model: on its device.
+        model: a model on its device.
         batches: step -> batch; None if nothing is trained.
-        recipe, horizons, seed: the cell's.
-        initialise: sets the model's initial weights, a pure function of the seed; None where it has them.
-        should_stop: looked at after every step; True saves and raises `Interrupted`.
-        log: takes one line for the attempt's log.
-        saving: None keeps nothing: a run that is stopped starts over.
+        recipe, horizons, seed: those of the cell.
+        initialise: sets the model's initial weights, a pure function of the seed; None if the model has them already.
+        should_stop: called after every step; if it returns True, the trainer saves and raises `Interrupted`.
+        log: writes one line to the attempt's log.
+        saving: where checkpoints go; None writes none, so that a stopped run starts over.
         ranks: the processes that train together: each has a Trainer, and rank 0 writes.
-        purpose: what random streams are derived from besides the seed.
+        purpose: words that random streams are derived from, in addition to the seed.
+        targets_SK: for images with several labels; see `bench.train.step.make_loss`.
     """
 
     def __init__(
@@ -242,18 +249,18 @@ class Trainer:
         self.optimizer_state = self.train_step.rule.state if self.train_step else None
         self.curve = LossCurve(self.segments, batch=recipe.batch)
         self.progress = TrainingProgress()
-        self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch runs
+        self.trunk: dict[str, torch.Tensor] | None = None  # the trunk's state while a branch is trained
         self.losses: list[torch.Tensor] = []
-        self._pending: Future[Horizon] | None = None  # the row of the last horizon; nothing is saved before it is there
+        self._pending: Future[Horizon] | None = None  # results of the last horizon; nothing is saved before they arrive
         self._last_save = self._mark = running()
-        self._waited = 0.0  # for images, as far as it is counted
+        self._waited = 0.0  # seconds of waiting for images that are counted already
         self._seen_loss: float | None = None
         self._compiled = self.train_step is None or not (self.train_step.compiles or self.train_step.run_as.obstacle)
 
     # -- state ---------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Every tensor that training changes, by name."""
+        """Return every tensor that training changes: name -> tensor."""
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         if self.optimizer_state is None:
             return tensors
@@ -262,7 +269,7 @@ class Trainer:
         return tensors | (self.best.state() if self.best else {})
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Put `state()` back, exactly."""
+        """Restore exactly what `state()` returned."""
         parts = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         own = self.model.state_dict()
         self.model.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in parts.items()})
@@ -281,7 +288,7 @@ class Trainer:
             self.best.restore(best, tensors.get(ACCURACY))
 
     def save(self) -> None:
-        """Write a checkpoint of everything needed to continue; nothing without a place for it."""
+        """Write a checkpoint of everything that is needed to continue; without `saving` nothing is written."""
         self.wait_for_row()
         if self.saving is None:
             return
@@ -303,16 +310,16 @@ class Trainer:
         self.save_interval = max(self.saving.every, seconds / MAX_SAVING_SHARE)
 
     def resume(self) -> bool:
-        """Continue from the newest checkpoint that verifies; False if there is none.
+        """Restore the newest checkpoint that verifies. Return whether there was one.
 
         Raises:
-            UserError: it belongs to other images or to another cell.
+            UserError: the checkpoint belongs to other images or to another cell.
         """
         saved = self._newest()
         if saved is None:
             return False
         self.progress = self._continued(saved.state)
-        if (ranks := saved.state.get("ranks", 1)) != self.ranks.size:  # devices × seconds stays what was spent
+        if (ranks := saved.state.get("ranks", 1)) != self.ranks.size:  # scaled so that devices × seconds stays the same
             self.progress.scale_seconds(ranks / self.ranks.size)
             self.log(f"{self.ranks.size} rank(s) continue what {ranks} began")
         self.restore({k.removeprefix("live/"): v for k, v in saved.tensors.items() if k.startswith("live/")})
@@ -327,7 +334,7 @@ class Trainer:
         return True
 
     def _newest(self) -> Checkpoint | None:
-        """The newest checkpoint that verifies: found by rank 0, read by all."""
+        """Return the newest checkpoint that verifies; None without one. Rank 0 finds it, and all ranks read it."""
         if self.saving is None:
             return None
         folder = self.saving.folder
@@ -346,10 +353,10 @@ class Trainer:
         return checkpoints.load(folder, step)
 
     def _continued(self, state: Mapping[str, Any]) -> TrainingProgress:
-        """The progress in a checkpoint's state.
+        """Return the progress from a checkpoint's state.
 
         Raises:
-            UserError: it belongs to another cell or to other images.
+            UserError: the checkpoint belongs to another cell or to other images.
         """
         assert self.saving is not None
         folder, content = self.saving.folder, self.saving.content
@@ -368,11 +375,12 @@ class Trainer:
     # -- work ----------------------------------------------------------------------------------------------------
 
     def run(self) -> Iterator[Event]:
-        """Do all segments. `HorizonReached` waits for `keep`; where nobody evaluates, its row has no scores.
+        """Train all segments, and yield events. On `HorizonReached` the caller evaluates the model and calls `keep`;
+        without that call the horizon is kept without scores.
 
         Raises:
-            Interrupted: after a signal, with everything saved.
-            Diverged: the loss, or a weight, stopped being finite.
+            Interrupted: a signal arrived; everything has been saved.
+            Diverged: the loss or a weight is no longer finite.
         """
         if self.horizons[0] == 0 and not self.progress.rows:
             yield from self._reach(0)
@@ -388,12 +396,14 @@ class Trainer:
             yield from self._save()
 
     def judged_weights(self) -> contextlib.AbstractContextManager[None]:
-        """A context in which the model has the weights by which it is judged: averaged, the best, or its own."""
+        """Return a context manager in which the model has the weights that are evaluated: the averaged ones, the best
+        ones, or its own."""
         return self.ema.applied() if self.best is None else self.best.applied()
 
     @contextlib.contextmanager
     def checking(self) -> Iterator[None]:
-        """A check for early stopping, of the weights as they are; its time counts as evaluation."""
+        """Count the time of the `with` block, a check for early stopping, as evaluation, and return the model to
+        training mode afterwards. The weights stay as they are."""
         started = running()
         with label("evaluate"):
             yield
@@ -402,8 +412,10 @@ class Trainer:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """The model has the weights by which it is judged in this context. The time counts as evaluation; a task that
-        takes long looks for signals too, and what it raises then leaves a checkpoint."""
+        """Give the model the weights that are evaluated inside the `with` block, whose time counts as evaluation.
+
+        A long task also looks for signals; the `Interrupted` that it raises then is passed on after a checkpoint.
+        """
         started = running()
         try:
             with label("evaluate"), self.judged_weights():
@@ -414,10 +426,11 @@ class Trainer:
         self.progress.spend("evaluate", running() - started)
 
     def keep(self, row: Evaluated) -> None:
-        """Keep the row of the horizon that was reached.
+        """Keep the results of the horizon that was reached.
 
         Args:
-            row: or its future: what is still computed needs neither the model nor the device, and training goes on.
+            row: the results, or a future of them: what is still computed then needs neither the model nor the device,
+                and training goes on.
         """
         if isinstance(row, Future):
             self._pending = row
@@ -426,7 +439,7 @@ class Trainer:
         faults.reach("after-evaluation")
 
     def wait_for_row(self) -> None:
-        """Wait for the row that is still computed, and keep it."""
+        """Wait for a horizon's results that are still being computed, and keep them."""
         if self._pending is None:
             return
         started = running()
@@ -437,7 +450,7 @@ class Trainer:
     def _enter(self, segment: Segment) -> None:
         p = self.progress
         if p.step > segment.start or (p.step == segment.start and segment.is_branch and self.trunk is not None):
-            return  # in the middle of it, after a resume
+            return  # training was resumed in the middle of this segment
         if segment.origin == "init":
             if self.initialise is not None:
                 self.initialise()
@@ -475,14 +488,14 @@ class Trainer:
             p.work += 1
             look = p.work % CHECK_EVERY == 0 or p.step == segment.end
             if look:
-                self._count_time()  # before anything is raised: what diverged took time too
+                self._count_time()  # before an error is raised, because a diverged training took time too
                 self._check_loss(segment)
             if self.best is not None and self.best.due(p.step, end=self._end()):
                 self._count_time()
                 yield CheckDue()
                 self._mark = running()
             due = running() - self._last_save > self.save_interval
-            if self._pending is not None:  # saved as soon as it is there, and nothing before
+            if self._pending is not None:  # save when its results have arrived, and not before
                 due = self._pending.done()
             stop, due = self.ranks.agree(stop=self.should_stop(), save=due)
             if look or due or stop:
@@ -496,11 +509,11 @@ class Trainer:
                 self._mark = running()
 
     def _end(self) -> int:
-        """The last step of the horizon in hand."""
+        """Return the last step of the current horizon."""
         return next(segment.end for segment in self.segments[self.progress.segment :] if segment.is_branch)
 
     def _count_time(self) -> None:
-        """Add the time since the last call to that of training, after synchronising the device."""
+        """Wait for the device, and add the time since the last call to the training time."""
         synchronise(self.device)
         now = running()
         self.progress.spend("train", now - self._mark)
@@ -511,7 +524,8 @@ class Trainer:
             self._waited = self.batches.waited
 
     def _compile(self, segment: Segment) -> None:
-        """Compiles the network before the first step, if at all, so that throughputs are those of training."""
+        """Compile the network, if at all, before the first step, so that compilation does not count as training
+        time."""
         p, train_step = self.progress, self.train_step
         if self._compiled or train_step is None or self.batches is None or p.step == segment.end:
             return
@@ -529,7 +543,7 @@ class Trainer:
             self._note_micro_batch(train_step.micro_batch)
 
     def step(self, segment: Segment | None = None) -> None:
-        """One optimizer step at the current position, of `segment` or of the one in hand."""
+        """Do one optimizer step at the current position, in `segment` (by default the current one)."""
         segment = segment or self.segments[self.progress.segment]
         assert self.train_step is not None and self.batches is not None
         step = self.progress.step
@@ -558,15 +572,19 @@ class Trainer:
 
     @torch.no_grad()
     def _check_weights(self) -> None:
-        """Raise Diverged where one is not finite: the last step's loss was computed before its update."""
+        """Raise Diverged if a weight is not finite. The check of the loss cannot see that, because the last step's loss
+        was computed before its update."""
         own = [p.to_local() if hasattr(p, "to_local") else p for p in self.model.parameters()]
         finite = torch.stack([p.isfinite().all() for p in own if p.numel()]).all()
         if self.ranks.mean(finite.float()).item() < 1.0:
             raise Diverged(f"a weight was not finite after step {self.progress.step} of {self.segments[-1].end}")
 
     def _reach(self, horizon: int) -> Iterator[Event]:
-        """Have a horizon evaluated and keep its row in a checkpoint, so that a kill never repeats it; one that is still
-        computed is kept when it is there, and a kill before that repeats what has not been saved."""
+        """Yield `HorizonReached` for evaluation, and then save the results in a checkpoint, so that a kill does not
+        repeat the evaluation.
+
+        Results that are still being computed are saved when they arrive; a kill before that repeats what is not saved.
+        """
         self.wait_for_row()
         p = self.progress
         if any(row.images_seen == horizon for row in p.rows):

@@ -1,4 +1,4 @@
-"""All that changes weights once their gradients are there: clipping, the optimizer, and the average of the weights."""
+"""Change the weights by their gradients: clipping, the optimizer, and the average of the weights."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from bench.core.errors import UserError
 from bench.study.cell import Recipe
 from bench.study.registry import load
 
-CLIP_EPS = 1e-6  # added to the norm, as torch.nn.utils.clip_grad_norm_ does
+CLIP_EPS = 1e-6  # added to the gradients' norm, as in torch.nn.utils.clip_grad_norm_
 
 
 def make_optimizer(weights: Sequence[nn.Parameter], recipe: Recipe) -> Optimizer:
-    """The optimizer that the recipe names (bench/train/optimizers/)."""
+    """Return the optimizer that the recipe names (bench/train/optimizers/)."""
     made: Optimizer = load("optimizer", recipe.optimizer).make(weights, recipe)
     return made
 
 
 class OptimizerState:
-    """All that an optimizer keeps, as tensors by name: what it holds for each weight, and those numbers of its groups
-    that it changes (Lamb counts its steps there).
+    """The state of an optimizer as tensors by name, for checkpoints: what it keeps for each weight, and the numbers of
+    its parameter groups that it changes (Lamb counts its steps there).
 
     Attributes:
-        optimizer: whose state it is.
+        optimizer: the optimizer whose state this is.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:
@@ -36,7 +36,7 @@ class OptimizerState:
         self._fresh = [_numbers(group) for group in optimizer.param_groups]
 
     def clear(self) -> None:
-        """Sets the sums back to what they were when they were made."""
+        """Reset the optimizer to its initial state."""
         self.optimizer.state.clear()
         for group, fresh in zip(self.optimizer.param_groups, self._fresh, strict=True):
             for key in set(_numbers(group)) - set(fresh):
@@ -44,10 +44,13 @@ class OptimizerState:
             group |= {key: _copy(value) for key, value in fresh.items()}
 
     def tensors(self, weights: Iterable[tuple[str, nn.Parameter]]) -> dict[str, Tensor]:
-        """All that the sums hold, by name.
+        """Return the optimizer's state: name -> tensor.
+
+        Args:
+            weights: (name, parameter) of each weight.
 
         Raises:
-            UserError: it holds something that is neither a tensor nor a number.
+            UserError: the state holds something that is neither a tensor nor a number.
         """
         made: dict[str, Tensor] = {}
         for name, weight in weights:
@@ -70,7 +73,7 @@ class OptimizerState:
         return made
 
     def restore(self, tensors: Mapping[str, Tensor], weights: Mapping[str, nn.Parameter]) -> None:
-        """Put `tensors()` back, into the memory that holds the state now where it fits."""
+        """Restore what `tensors()` returned, into the memory of the present state where shapes and types agree."""
         before = dict(self.optimizer.state)
         self.clear()
         for full, value in tensors.items():
@@ -91,12 +94,13 @@ KINDS = TENSOR, NUMBER, GROUP, GROUP_TENSOR = (
     "optimizer_group",
     "optimizer_tensor",
 )
-"""First part of a name in a checkpoint: what is held for a weight, as a tensor or a number; what a group counts."""
+"""Prefixes of names in a checkpoint: a tensor or a number kept for a weight, a number or a tensor of a parameter
+group."""
 Number = bool | int | float | Tensor
 
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Number]:
-    """Copies of a group's numbers, but for its rate, which is the schedule's."""
+    """Return copies of a parameter group's numbers, without its learning rate, which the schedule sets."""
     return {k: _copy(v) for k, v in group.items() if isinstance(v, Number) and k != "lr"}
 
 
@@ -105,18 +109,22 @@ def _copy(value: Number) -> Number:
 
 
 def _as_tensor(value: Number) -> Tensor:
-    """A number without a loss: torch's own choice for a float has half of the digits."""
+    """Return a number as a tensor that holds it exactly: for a Python float that is float64, while torch's default
+    would be float32."""
     if isinstance(value, Tensor):
         return value
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
 class Update:
-    """All that changes weights once their gradients are there: clipping, the optimizer, and the average.
+    """Changes the weights by their gradients when called: clipping, the optimizer, and the average of the weights.
 
     Args:
-        dtype: a key of `precision.DTYPES`, in which the gradients were computed.
-        sharded: the weights are; torch clips these.
+        weights: the parameters to train.
+        recipe: optimizer and clipping.
+        dtype: the precision in which gradients are computed, a key of `precision.DTYPES`.
+        average: the average to update, if any.
+        sharded: whether the weights are sharded over ranks; torch clips such gradients.
     """
 
     def __init__(
@@ -138,12 +146,12 @@ class Update:
                 f"{recipe.optimizer} looks at whole weights, which sharding=fsdp divides among devices.",
                 "Take adamw or sgd, or leave sharding at replicate.",
             )
-        self.together = device.partition(":")[0] in ("cpu", "cuda") or None  # elsewhere torch knows, and may refuse
+        self.together = device.partition(":")[0] in ("cpu", "cuda") or None  # None lets torch decide on other devices
         self.divides = dtype != "float32" and not sharded and bool(self.together) and self.fused
         self._rate: float | None = None
 
     def set_rate(self, rate: float) -> None:
-        """The learning rate from now on."""
+        """Set the learning rate for the following updates."""
         if rate == self._rate:
             return
         self._rate = rate
@@ -154,12 +162,13 @@ class Update:
                 group["lr"] = rate
 
     def tensors(self) -> list[Tensor | None]:
-        """All that an update reads and writes, besides the weights."""
+        """Return all tensors that an update reads or writes, except the weights; None for a missing gradient."""
         state = [v for held in self.optimizer.state.values() for v in held.values() if isinstance(v, Tensor)]
         return [*(p.grad for p in self.weights), *state, *(self.average.mean.values() if self.average else ())]
 
     def __call__(self) -> None:
-        """Change the weights. Memory is taken before anything is changed."""
+        """Change the weights. Memory is allocated before anything is changed, so that a step which ran out of memory
+        can be repeated."""
         if self.average is not None:
             self.average.allocate()
         self._clip()
@@ -168,10 +177,11 @@ class Update:
             self.average.update()
 
     def _clip(self) -> None:
-        """Scale the gradients, together, to the recipe's norm at most.
+        """Clip the gradients: scale all of them together so that their norm is at most the recipe's `clip`.
 
-        In bfloat16 the fused optimizer divides by the excess (`grad_scale`, which it has for loss scaling): one pass
-        over all gradients less. In float32 committed results would change a last bit; shards are torch's to clip.
+        In bfloat16 the fused optimizer divides by the excess (through `grad_scale`, which it has for loss scaling),
+        which saves one pass over all gradients. Not so in float32, where committed results would change in their last
+        bit, nor with sharded weights, which torch clips.
         """
         if not self.clip:
             return
@@ -179,65 +189,66 @@ class Update:
             nn.utils.clip_grad_norm_(self.weights, self.clip, foreach=self.together)
             return
         norms = torch._foreach_norm([p.grad for p in self.weights if p.grad is not None])
-        norm = torch.linalg.vector_norm(torch.stack(norms))  # torch's total norm asks each where it lies
+        norm = torch.linalg.vector_norm(torch.stack(norms))  # torch's own total norm also checks each tensor's device
         scale = norm.add_(CLIP_EPS).div_(self.clip).clamp_(min=1.0)
         self.optimizer.grad_scale = scale  # type: ignore[attr-defined]
 
 
 def set_aside(value: Tensor) -> Tensor:
-    """A copy in the CPU's memory, where there is more; the shard of a sharded tensor stays on its device."""
+    """Return a copy of a tensor in host memory, which is larger; a copy of a sharded tensor stays on its device."""
     return value.clone() if hasattr(value, "to_local") else value.to("cpu", copy=True)
 
 
 def kept(value: Tensor, before: Tensor | None, beside: Tensor) -> Tensor:
-    """A copy of a value on the device of `beside`, in the memory of `before` where it fits: a recorded update reads it
-    there."""
+    """Return a copy of a value, in the memory of `before` if shape and dtype agree, because a recorded update reads it
+    there; else in new memory on the device of `beside`."""
     if before is None or before.shape != value.shape or before.dtype != value.dtype:
         return value.clone().to(beside.device)
     return before.copy_(value)
 
 
 class Ema:
-    """The exponential moving average of a model's parameters (Polyak averaging), by which it is evaluated:
-    a ← decay · a + (1 − decay) · p after every step, a = p at the first. Buffers are not averaged.
+    """The exponential moving average of a model's parameters (Polyak averaging), with which it is evaluated:
+    a ← decay · a + (1 − decay) · p after every step, a = p after the first. Buffers are not averaged.
 
-    The average is part of the training's state: a branch continues the trunk's, and the trunk gets its own back.
+    The average is part of the training's state: a branch continues the trunk's average, and the trunk gets its own back
+    afterwards.
 
     Args:
-        decay: 0 switches averaging off: nothing is kept, and evaluation sees the model.
+        decay: 0 switches averaging off: nothing is kept, and the model's own weights are evaluated.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.model, self.decay = model, decay
         self.mean: dict[str, Tensor] = {}
-        self._starts = True  # with the next step
+        self._starts = True  # whether the average starts anew with the next step
         self._weights = dict(model.named_parameters()) if decay else {}
 
     def allocate(self) -> None:
-        """Take memory before a step changes anything."""
+        """Allocate the average's memory, before a step changes anything."""
         if not self.mean:
             self.mean = {name: torch.empty_like(p, requires_grad=False) for name, p in self._weights.items()}
 
     @torch.no_grad()
     def update(self) -> None:
-        """Add the weights after a step."""
+        """Update the average with the weights after a step."""
         means, weights = list(self.mean.values()), list[Tensor](self._weights.values())
         if self._starts and means:
-            for mean, weight in zip(means, weights, strict=True):  # of shards torch copies no lists
+            for mean, weight in zip(means, weights, strict=True):  # torch cannot copy lists of sharded tensors at once
                 mean.copy_(weight)
         elif means:
             torch._foreach_lerp_(means, weights, 1.0 - self.decay)
         self._starts = False
 
     def restore(self, mean: Mapping[str, Tensor]) -> None:
-        """Continue from a saved mean; an empty one starts over."""
+        """Continue from a saved average; an empty one starts anew with the next step."""
         parameters = dict(self.model.named_parameters())
         self.mean = {name: kept(mean[name], self.mean.get(name), p) for name, p in parameters.items()} if mean else {}
         self._starts = not mean
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Inside, the model has the averaged weights; afterwards exactly its own again."""
+        """Give the model the averaged weights inside the `with` block; afterwards it has exactly its own again."""
         if not self.mean:
             yield
             return

@@ -1,4 +1,4 @@
-"""Families that are compared where raw pixels beat a side's model."""
+"""Finds comparisons of families in which a model has a lower accuracy than raw pixels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from bench.core.by_key import by_key
 from bench.core.formatting import count, flops_range, join
 
 BELOW_PIXELS = "below raw pixels"
-"""Names: two families that are compared; groups: models by family that are below raw pixels there; count: places with
-such a model, of limit; low, high: of the axis, FLOP ("compute" the last name) or images ("images")."""
+"""Two families are compared where a model has a lower accuracy than raw pixels. `names`: the two families, and the axis
+("compute" or "images"); `groups`: the models, by family; `count`: number of x with such a model, out of `limit`; `low`,
+`high`: the first and last such x, in FLOP or images."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Families that are compared where the same probe on raw pixels beats a side's model. They are named and stay: how
-    far a network falls behind pixels is a result, and that one falls further is not a lead of the other."""
+    """Yield a result for every two families that are compared where the same probe on raw pixels beats a model. They
+    are reported, not left out: how far a network falls behind raw pixels is a result. But if one falls further than the
+    other, that is not a lead of the other."""
     if evidence.pixels is None:
         return
     series = of_one_data_set(compared_series(evidence)) if compared_series(evidence) else []

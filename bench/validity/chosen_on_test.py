@@ -1,4 +1,4 @@
-"""Learning rates that were chosen on the images that scores are reported on."""
+"""Finds learning rates that were chosen on the same test images on which scores are reported."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from bench.analysis.findings import ValidityCheck
 from bench.study.names import DataName
 
 CHOSEN_ON_TEST = "chosen on test images"
-"""Names: sets on which rates were chosen and scores are reported."""
+"""`names`: data sets on whose test images learning rates were chosen, and scores are reported."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """The sets on which a sweep chose without held-out images, and on which scores are reported."""
+    """Yield a result if there are data sets on which a sweep chose learning rates without held-out images, and on which
+    scores are reported."""
     chosen = {_base(s.data) for s in lr_sweep.sweeps(evidence) if not s.held_out}
     judged = evidence.scores.loc[evidence.scores["task"] != "upstream", "data"].unique()
     if both := sorted(chosen & {_base(str(name)) for name in judged}):

@@ -1,4 +1,4 @@
-"""Fields of the recipe that differ within or between families."""
+"""Finds fields of the training recipe that differ within or between families."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from bench.analysis.study_data import PIXELS
 from bench.study.cell import to_json
 
 RECIPES_BETWEEN = "recipes between families"
-"""Names (field,); groups: values by family. Part of a difference between families may be the recipe's."""
+"""The families were trained with different values of a field, so part of a difference between them may be due to the
+recipe. `names`: the field; `groups`: its values by family."""
 RECIPES_WITHIN = "recipes within families"
-"""Names (field,); groups: the values, alike in every family."""
+"""A field has several values, the same ones in every family. `names`: the field; `groups`: the values."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Recipes that differ between families are named: part of a difference may be theirs."""
+    """Yield a result for every field of the recipe that has several values among the runs that are compared."""
     by_family: dict[str, dict[str, set[str]]] = {}
-    standing = set(evidence.horizons["directory"])  # not what a sweep rejected
+    standing = set(evidence.horizons["directory"])  # without runs at learning rates that a sweep rejected
     for record in evidence.records.records:
         if record.model.family != PIXELS and record.status == "complete" and record.directory in standing:
             for name, value in to_json(record.cell.recipe).items():

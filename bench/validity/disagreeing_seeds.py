@@ -1,4 +1,4 @@
-"""Models whose seeds differ unusually much."""
+"""Finds models whose scores differ unusually much between seeds."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from bench.core.formatting import plural
 from bench.stats.intervals import SEEDS, t_quantile
 
 SEEDS_DISAGREE = "seeds disagree"
-"""Names: models whose seeds differ at some points more than `limit` times as much as at the median point; count: seeds
-at the widest interval; high: its half-width due to them, in accuracy; low: what one seed more would leave of it;
-groups: cells of these points by model."""
-UNUSUAL_SPREAD_RATIO = 1.5  # times the standard deviation between seeds of the study's median point, in log-odds
-WIDE_HALF_WIDTH = 0.04  # half-width in accuracy, due to seeds, that a further one should narrow
-MIN_MODELS = 3  # with fewer, none is unusual
+"""`names`: models whose seeds differ, at some point, more than `limit` times as much as at the study's median point;
+`high`: the widest interval's half-width due to seeds, in accuracy; `count`: number of seeds there; `low`: half-width
+with one more seed; `groups`: cells of these points, by model."""
+UNUSUAL_SPREAD_RATIO = 1.5  # ratio to the standard deviation between seeds at the study's median point, in log-odds
+WIDE_HALF_WIDTH = 0.04  # only intervals with a larger half-width due to seeds, in accuracy, are reported
+MIN_MODELS = 3  # with fewer models, none can be called unusual
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Models with points whose seeds differ much more than at most of the study's points, and whose intervals are wide
-    for that: a further seed would help."""
+    """Yield a result if there are models whose seeds differ much more than is usual in the study, so that their
+    intervals are wide and a further seed would help."""
     pooled = evidence.pool(HEADLINE)
     if pooled is None or len(pooled.models) < MIN_MODELS:
         return
@@ -32,7 +32,7 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
     samples = {p.key: s for p in points if (s := evidence.samples(p, HEADLINE)) is not None and len(s.seeds) > 1}
     spread = {key: math.sqrt(pooled.of(s.model, s.log_odds, s.log_images)[0]) for key, s in samples.items()}
     limit = UNUSUAL_SPREAD_RATIO * float(np.median(list(spread.values())))
-    wide: dict[str, dict[str, tuple[float, float, int]]] = {}  # model, variant: half-width, with a seed more, seeds
+    wide: dict[str, dict[str, tuple[float, float, int]]] = {}  # model, variant: half-width, with one more seed, seeds
     for point in points:
         e = evidence.estimate(point, HEADLINE)
         if e is None or spread.get(point.key, 0.0) <= limit or e.margins[SEEDS] <= WIDE_HALF_WIDTH:

@@ -1,4 +1,4 @@
-"""Test images that the training images hold a copy of."""
+"""Finds test images of which there is a copy among the training images."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Level, ValidityCheck
 
 DUPLICATES = "duplicates"
-"""Names (test set,); count: images of which upstream holds a copy; limit: of how many; high: largest change of accuracy
-without them. One check per set that was looked at; count 0: none."""
+"""A test set was searched for copies of pre-training images. `names`: the test set; `count`: number of its images of
+which the pre-training set holds a copy, out of `limit`; `high`: largest change of accuracy without these images."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Test images that upstream holds a copy of, and what accuracies are without them."""
+    """Yield a result for each test set that was searched for copies of pre-training images."""
     known = evidence.scores[evidence.scores["num_duplicates"].notna()]
     change = (known["value_without_duplicates"] - known["value"]).abs()
     most = known.assign(change=change).groupby("data", observed=True)[["num_duplicates", "num_test", "change"]].max()
@@ -41,7 +41,7 @@ def _duplicates(c: ValidityCheck) -> str:
 
 
 def _together(results: Sequence[ValidityCheck]) -> list[ValidityCheck]:
-    """The sets without any copy are said in one sentence, where the first of them stands."""
+    """Merge the results of all test sets without copies into one, at the position of the first of them."""
     clean = [c for c in results if not c.count]
     named = tuple(name for c in clean for name in c.names)
     return [replace(c, names=named) if c in clean else c for c in results if c.count or c is clean[0]]

@@ -1,4 +1,4 @@
-"""Records of several commits, machines or precisions in one table."""
+"""Finds records of different commits, machines or numerical precisions in one study."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from bench.analysis.findings import Level, ValidityCheck
 from bench.study.record import Record
 
 MIXED = "mixed"
-"""Names (what differs: "commit", "cpu", "accelerator", "device", "threads", "dtype" or "evaluation dtype"); groups: the
-values. Times are not comparable, scores may differ slightly."""
+"""Records differ in something, so times are not comparable and scores may differ slightly. `names`: what differs
+("commit", "cpu", "accelerator", "device", "threads", "dtype" or "evaluation dtype"); `groups`: its values."""
 DIRTY_TREE = "dirty tree"
-"""Some records were made with uncommitted changes: the commit does not reproduce them."""
+"""Some records were made with uncommitted changes, so that their commit may not reproduce them."""
 NOT_TO_BE_MIXED: tuple[tuple[str, Callable[[Record], object]], ...] = (
     ("commit", lambda record: record.environment.commit and record.environment.commit[:10]),
     ("cpu", lambda record: record.environment.cpu),
     ("accelerator", lambda record: record.environment.accelerator),
     ("device", lambda record: record.execution.device),
     ("threads", lambda record: record.execution.threads),
-    ("dtype", lambda record: record.execution.dtype if record.model.params else None),  # without any, nothing computes
+    ("dtype", lambda record: record.execution.dtype if record.model.params else None),  # no network: no precision
     ("evaluation dtype", lambda record: _evaluated_in(record)),
 )
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Records of several commits, processors, accelerators, threads or precisions, or of dirty trees, in one table.
-    Versions of packages, ranks and modes of compilation are not looked at: the page lists them under Provenance."""
+    """Yield a result for everything in `NOT_TO_BE_MIXED` in which records differ, and one for uncommitted changes.
+    Versions of packages, ranks and modes of compilation are not compared; the page lists them under Provenance."""
     records = evidence.records.records
     for name, read in NOT_TO_BE_MIXED:
         values = tuple(sorted({str(value) for record in records if (value := read(record)) is not None}))
@@ -38,7 +38,8 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def _evaluated_in(record: Record) -> str | None:
-    """The precision of features and logits, where any were judged here; before it was recorded, it was float32."""
+    """Return the precision of features and logits in evaluation; None if nothing was evaluated here. Old records, which
+    do not name it, used float32."""
     judged = record.model.params and record.source is None and any(row.scores for row in record.horizons)
     return (record.execution.evaluation_dtype or "float32") if judged else None
 

@@ -1,4 +1,4 @@
-"""Damaged records, cells that diverged or failed, and cells that were begun and not finished."""
+"""Finds damaged records, cells that diverged or failed, and cells that were begun and not finished."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
 
 DAMAGED_RECORD = "damaged record"
-"""Left out: names (cell,); message."""
+"""A record is damaged and was left out. `names`: its cell; `message`: the reason."""
 UNSUCCESSFUL = "unsuccessful"
-"""Names (cell, its status); message. Means are over the seeds that finished."""
+"""A cell did not complete, so means are over other seeds. `names`: the cell and its status; `message`: the reason."""
 UNFINISHED = "unfinished"
-"""Count: cells begun and not finished."""
+"""`count`: number of cells that were begun and not finished."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Damaged records, cells that diverged or failed, and cells that were begun and not finished."""
+    """Yield a result for every damaged record and every unsuccessful cell, and one for all unfinished cells."""
     for damaged in evidence.records.damaged:
         yield ValidityCheck(kind=DAMAGED_RECORD, names=(damaged.directory,), message=damaged.reason)
     for record in evidence.records.records:

@@ -1,4 +1,4 @@
-"""Warm-ups that short runs hardly leave."""
+"""Finds learning-rate warm-ups that take a large part of short runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from bench.analysis.findings import ValidityCheck
 from bench.train.schedule import total_steps
 
 LONG_WARMUP = "long warm-up"
-"""Names (model,); high: share of its shortest run, which looks worse: bends exponents."""
+"""The warm-up takes a large part of a model's shortest run, which may lower its score and so distort exponents.
+`names`: the model; `high`: fraction of the run."""
 MAX_WARMUP = 0.1
-"""A warm-up that takes a larger share of a model's shortest run is named."""
+"""Fraction of a model's shortest run above which a warm-up is reported."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """The model whose shortest run is most of all a warm-up, where that is much."""
+    """Yield a result for the model whose warm-up takes the largest fraction of its shortest run, if that is more than
+    `MAX_WARMUP`."""
     shares, trained = {}, dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     for series in evidence.on_axis("compute", every=True):
         used, seen = trained[series.variant], series.points[0].images_seen

@@ -1,4 +1,4 @@
-"""Baselines without which training and probe are not told apart."""
+"""Finds baselines that were not measured, without which the effects of training and probe cannot be separated."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from bench.analysis.findings import ValidityCheck
 from bench.analysis.ladders import is_ladder
 
 MISSING_BASELINE = "missing baseline"
-"""Names: "raw pixels" and models whose untrained network was not measured: training and probe are not separated."""
+"""`names`: models whose untrained network was not evaluated, and "raw pixels" if these were not evaluated."""
 
-PIXEL_BASELINE = "raw pixels"  # as findings.json calls it
+PIXEL_BASELINE = "raw pixels"  # name of the baseline in findings.json
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """None of published networks, whose baselines nobody can measure now, of studies that judge nothing, or of ladders,
-    which say themselves where a baseline has not begun to learn."""
+    """Yield a result if baselines are missing. There is none for published networks, whose baselines cannot be measured
+    any more; for studies that evaluate nothing downstream; and for ladders, which check by themselves whether the
+    baseline has begun to learn."""
     if evidence.published or not evidence.headline or is_ladder(evidence):
         return
     pixels = [PIXEL_BASELINE] if evidence.pixels is None and evidence.series else []
-    begun = {s.last.model for s in evidence.series if s.untrained}  # one untrained network for its runs on every size
+    begun = {s.last.model for s in evidence.series if s.untrained}  # an untrained network counts for all data sizes
     lacking = [m for m in dict.fromkeys(s.last.model for s in evidence.series) if m not in begun]
     if pixels or lacking:
         yield ValidityCheck(kind=MISSING_BASELINE, names=(*pixels, *lacking))

@@ -1,4 +1,4 @@
-"""Families whose points do not belong in one law."""
+"""Finds families whose points do not belong in one scaling law."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ REFUSALS = {
     LAW_UNITS: "compute is counted in several units ({groups})",
 }
 UNCONTROLLED = "uncontrolled"
-"""Families are of many authors: no law, and no main answer, but of controlled pairs."""
+"""The numbers come from many authors, so no law is fitted, and only controlled pairs give main answers."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Families whose points do not belong in one law; of numbers of many authors, no family's do."""
+    """Yield a result for every family whose points do not belong in one law; for numbers from many authors, a single
+    result."""
     if not evidence.controlled:
         yield ValidityCheck(kind=UNCONTROLLED)
         return
@@ -40,10 +41,10 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def refusal(c: ValidityCheck, *, against: str = "") -> str:
-    """Why there is no law for a family.
+    """Return a sentence that says why there is no law for a family.
 
     Args:
-        against: what the law would be against, where that is said.
+        against: the x of the law, if it is to be mentioned.
     """
     why = REFUSALS[c.kind].format(count=count(c.count), limit=c.limit, groups=groups(c))
     return f"No law{f' against {against}' if against else ''} for {names(c)}: {why}."

@@ -1,4 +1,4 @@
-"""Scores made by different revisions of one thing."""
+"""Finds scores that were made by different revisions of a task, a data set, the training or a model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
 
 MIXED_REVISIONS = "mixed revisions"
-"""Groups: revisions by what ("task fewshot", "data mnist", "model ViT-S/16")."""
+"""`groups`: revisions, by the name of what they are of ("task fewshot", "data mnist", "model ViT-S/16")."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Scores in use, made by different revisions of a task, a data set, the training or one model."""
+    """Yield a result if scores that count were made by different revisions of a task, a data set, the training or a
+    model."""
     measured = (record.directory for record in evidence.records.records if record.cell.job != "train")
     standing = {*evidence.horizons["directory"], *measured}
     used: dict[str, set[int]] = {}

@@ -1,4 +1,4 @@
-"""Ranges of compute or of images that are too short for a trend."""
+"""Finds ranges of compute or of images that are too short for a trend."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from bench.analysis.ladders import is_ladder
 from bench.core.formatting import count, flops, significant
 
 NARROW_COMPUTE = "narrow compute"
-"""Names (family,); low, high: FLOP; limit: decades that a trend takes."""
+"""A family's range of compute is too short. `names`: the family; `low`, `high`: the range, in FLOP; `limit`: powers of
+ten that a trend needs."""
 NARROW_IMAGES = "narrow images"
-"""Names (model,); low, high: distinct images; limit as above."""
-MIN_DECADES = 1.5
-ONE_BUDGET = 1.25  # factor of compute up to which there is no range to see a trend in
+"""A model's range of distinct images is too short. `names`: the model; `low`, `high`: the range; `limit`: powers of ten
+that a trend needs."""
+MIN_DECADES = 1.5  # powers of ten that a trend needs
+ONE_BUDGET = 1.25  # a range of compute up to this factor is a single budget, not a short range
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Ranges too short for a trend; () for one budget, where nothing is judged downstream, or of a ladder, whose answer
-    tests its own trend."""
+    """Yield a result for every range that is too short for a trend. Ranges of compute count only if they are more than
+    one budget, and if the study evaluates something downstream. There is none for a ladder, which tests its own
+    trend."""
     if is_ladder(evidence):
         return
     by_family: dict[str, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Models that have not begun to learn at some of their points."""
+"""Finds models that have not begun to learn at some of their budgets."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from bench.analysis.findings import ValidityCheck
 from bench.core.formatting import count, flops_range, plural
 
 NOT_BEGUN = "not begun"
-"""Names (model,); count: its points whose network has not begun to learn (`bench.analysis.begun`), of limit; low, high:
-their FLOP; groups: the reasons. In no comparison, law or sentence, and hollow in figures."""
+"""A model has points whose network has not begun to learn (`bench.analysis.begun`). They are left out of comparisons,
+laws and sentences, and hollow in figures. `names`: the model; `count`: number of these points, out of `limit`; `low`,
+`high`: their least and largest compute, in FLOP; `groups`: the reasons."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Models that have not begun to learn at some of their points."""
+    """Yield a result for every model that has not begun to learn at some of its points."""
     for series in evidence.series:
         if without := [p for p in series.points if p.key in evidence.not_begun]:
             spent = sorted(p.train_flops for p in without)

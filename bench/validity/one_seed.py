@@ -1,4 +1,4 @@
-"""Models that were trained once, so that nothing says how much chance is in their scores."""
+"""Finds models that were trained with one seed only, so that the noise of their scores is unknown."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
 
 ONE_SEED = "one seed"
-"""Names: models trained once, whose intervals borrow the variance of repeated ones or leave training noise out. (): all
-were, no interval holds training noise, and differences under low (at 95 % accuracy) to high (at 50 %) are read as
-nothing. (Printed numbers: their own +- repeats fine-tuning, not pre-training.)."""
+"""`names`: models trained once, whose intervals use the variance of repeated models or exclude training noise; () if
+all models were trained once. Then no interval includes training noise, and differences below `low` (at 95 % accuracy)
+or `high` (at 50 %) count as none. (A ± in published numbers is over repeated fine-tuning, not pre-training.)"""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:

@@ -1,4 +1,4 @@
-"""Data sets that held other images under the same name."""
+"""Finds data sets that held different images under the same name."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
 
 OTHER_TRAINING_IMAGES = "other training images"
-"""Names (data set,); count: images; groups: content hashes under one name. No repeats of each other, not pooled."""
+"""Training images of one name differ between runs, which are therefore not treated as repeats of each other. `names`:
+the data set; `count`: number of images; `groups`: content hashes."""
 OTHER_TEST_IMAGES = "other test images"
-"""Names (task, data set); groups: content hashes. Scores do not compare."""
-HASH_DIGITS = 8
+"""Test images of one name differ between runs, whose scores are therefore not comparable. `names`: task and data set;
+`groups`: content hashes."""
+HASH_DIGITS = 8  # digits of a content hash that are shown
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Data sets, or parts of them, that held other images under the same name."""
+    """Yield a result for every training set (or subset) and test set that held different images under the same name."""
     trained = evidence.horizons.dropna(subset=["content"])
     for (data, number), hashes in trained.groupby(["data", "num_images"], sort=True)["content"]:
         if hashes.nunique() > 1:

@@ -1,4 +1,4 @@
-"""Sweeps whose best learning rate is their edge."""
+"""Finds learning-rate sweeps whose best rate is at or beyond an end of the sweep."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import ValidityCheck
 
 RATE_AT_EDGE = "rate at edge"
-"""Names: models whose best learning rate is the edge of the sweep: they look worse."""
+"""`names`: models whose best learning rate is at or beyond an end of the sweep, so that they may look too bad."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """The models whose best rate is the edge of their sweep."""
+    """Yield a result if there are models whose best learning rate is at or beyond an end of the sweep."""
     if edges := dict.fromkeys(s.model for s in lr_sweep.sweeps(evidence) if s.edge):
         yield ValidityCheck(kind=RATE_AT_EDGE, names=tuple(edges))
 

@@ -1,4 +1,4 @@
-"""Points that saw each image many times."""
+"""Finds points (a model at one budget) that were trained on each image many times."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from bench.analysis.findings import Level, ValidityCheck
 from bench.laws.forms import MAX_EPOCHS
 
 REPEATED_DATA = "repeated data"
-"""Names (axis,); count: points on it that saw each image more than `limit` times, at most `high`. More compute and more
-data are not the same there. A note on the axis of images, which is made so."""
+"""Points saw each image more than `limit` times, so that more compute does not mean more data. `names`: the axis;
+`count`: number of these points; `high`: the most times. On the axis of images, where this is intended, its level is
+NOTE."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """One check for each axis on which points saw their images more than `MAX_EPOCHS` times."""
+    """Yield a result for each axis with points that saw their images more than `MAX_EPOCHS` times."""
     counted: set[PointKey] = set()
     for name, axis, level in (("compute", Axis.COMPUTE, Level.WARNING), ("data_size", Axis.IMAGES, Level.NOTE)):
         points = [p for s in evidence.on_axis(name) for p in s.points if p.epochs > MAX_EPOCHS and p.key not in counted]

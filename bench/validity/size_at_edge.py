@@ -1,4 +1,4 @@
-"""Families whose best network at a budget is their smallest or largest one: another size may be better there."""
+"""Finds families whose best network at a budget is their smallest or largest one: another size may be better there."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from bench.core.formatting import flops
 
 SMALLEST = "best is the smallest"
 LARGEST = "best is the largest"
-"""Names (family, network); low, high: the FLOP of the budgets; count: how many budgets."""
-ONE_BUDGET = 1.05  # factor of FLOP within which two budgets are the same
+"""For both kinds, `names`: family and network; `low`, `high`: least and largest of the budgets, in FLOP; `count`:
+number of budgets."""
+ONE_BUDGET = 1.05  # two amounts of compute are one budget if their ratio is at most this
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Budgets at which several networks of a family were trained, and the best is at the end of its sizes.
+    """Yield a result for every family with budgets at which several of its networks were trained, and the smallest (or
+    largest) one is best.
 
-    A network's size is the FLOPs of one training image. At a given compute a network that is too large sees too few
-    images, and one that is too small can learn no more.
+    A network's size is its training FLOPs per image. At a given compute, a network that is too large sees too few
+    images, and one that is too small cannot learn more.
     """
     series = of_one_data_set(evidence.on_axis("compute")) if not evidence.published else []
     for family in dict.fromkeys(s.family for s in series):
@@ -50,7 +52,7 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def _budgets(read: list[tuple[float, float, str]]) -> Iterator[list[tuple[float, float, str]]]:
-    """Points, in order of compute, by the budget that they share."""
+    """Yield groups of points (compute, accuracy, network) that share a budget. `read`: points in order of compute."""
     budget: list[tuple[float, float, str]] = []
     for point in read:
         if budget and point[0] > ONE_BUDGET * budget[0][0]:

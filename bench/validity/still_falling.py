@@ -1,4 +1,5 @@
-"""Models compared at equal compute over images whose training had hardly begun."""
+"""Finds models that are compared over images at equal compute although their training had only begun: the training loss
+still fell fast."""
 
 from __future__ import annotations
 
@@ -11,15 +12,16 @@ from bench.analysis.findings import Level, ValidityCheck
 from bench.core.formatting import flops
 
 STILL_FALLING = "still falling"
-"""At the budget low (FLOP) of models compared at equal compute over images, names: of them (of all, in a note) the
-training loss still fell in the last doubling by up to high, as a share of the loss of guessing; limit: above which
-training has only begun, a warning."""
+"""Models are compared over images at one budget, `low` (FLOP). Their training loss still fell in the last doubling of
+images seen, by at most a fraction `high` of the loss of guessing. WARNING: for the models in `names` it fell by more
+than `limit`; their training had only begun. NOTE: it did so for none; `names` are all models."""
 MOST_FALL = 0.1
-"""Training has only begun where its loss falls by a larger share of the loss of guessing per doubling."""
+"""Training has only begun if its loss falls, per doubling of images seen, by more than this fraction of the loss of
+guessing."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Models compared at equal compute over images: whether more than the beginning of their training was over."""
+    """Yield a result for each budget at which models are compared over images."""
     falling = gap_series.still_falling(evidence)
     for budget in sorted({f.flops for f in falling}):
         mine = [f for f in falling if f.flops == budget]

@@ -1,4 +1,4 @@
-"""Scores that other cells have replaced."""
+"""Finds scores that are left out because another cell has replaced them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bench.analysis.findings import ValidityCheck
 from bench.core.by_key import by_key
 
 SUPERSEDED = "superseded"
-"""Names (cell,); groups: data sets by task whose scores are set aside, since the current grid, a newer revision or a
-later run has them."""
+"""Scores of a cell are left out, because the current grid of cells, a newer revision or a later run has them. `names`:
+the cell; `groups`: data sets of these scores, by task."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Scores that are replaced by those of another cell of the same variant, by cell."""
+    """Yield a result for each cell whose scores are replaced by those of another cell of the same variant."""
     for cell, pairs in evidence.set_aside.items():
         yield ValidityCheck(kind=SUPERSEDED, names=(cell,), groups=grouped(by_key(set(pairs))))
 

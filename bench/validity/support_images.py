@@ -1,4 +1,4 @@
-"""Few-shot samples of too few images."""
+"""Finds few-shot scores for which there were too few labelled images."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Level, ValidityCheck
 
 FEW_IMAGES = "few images"
-"""Names (data set,); high: shots; count: labelled images that these scores used; limit: that many shots of every class.
-A class that has fewer gives all it has to every draw: the spread of draws is too small."""
+"""Some classes have too few images, which are then in every few-shot draw, so that the spread between draws is too
+small. `names`: the data set; `high`: shots (labelled images per class); `count`: labelled images that were used;
+`limit`: labelled images if all classes had enough."""
 SAME_DRAWS = "same draws"
-"""Names (data set,); groups: numbers of shots at which no class has more images than that, so that every draw has all
-of them: no interval contains few-shot draws there."""
+"""All few-shot draws are the same images, because no class has more, so that intervals do not include their spread.
+`names`: the data set; `groups`: the numbers of shots."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Few-shot draws from too few images; warnings at the number of shots that is shown.
+    """Yield a result for every number of shots for which a data set has too few images. Its level is WARNING for the
+    number of shots that is shown, otherwise NOTE.
 
-    Draws are the same images where their scores say so, and where more shots used no more images than fewer did.
+    All draws are the same images if their scores say so, or if more shots used no more images than fewer shots.
     """
     scores, probe = evidence.scores, ["directory", "task", "data"]
     known = scores[(scores["task"] == "fewshot") & scores["num_support"].notna() & scores["shots"].notna()]
-    known = known.drop_duplicates([*probe, "shots", "draw"])  # horizons and metrics share them
+    known = known.drop_duplicates([*probe, "shots", "draw"])  # the same draws are used for all horizons and metrics
     no_more = known.groupby([*probe, "draw", "num_support"], observed=True)["shots"].transform("nunique") > 1
     several = known.groupby([*probe, "shots"], observed=True)["draw"].transform("nunique") > 1
     known = known.assign(

@@ -1,4 +1,4 @@
-"""Runs at learning rates that a sweep rejected; families that are compared without any sweep."""
+"""Finds runs at learning rates that a sweep rejected, and families that are compared without a sweep."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from bench.analysis.evidence import Evidence
 from bench.analysis.findings import Level, ValidityCheck
 
 REJECTED_RATES = "rejected rates"
-"""Count: runs at rates that a sweep did not choose, left out but for the sweep."""
+"""`count`: number of runs at learning rates that a sweep did not choose. They are used for the sweep only."""
 RATE_NOT_IN_INTERVAL = "rate not in interval"
-"""Families are compared, and every model was trained at one learning rate: no interval holds its choice."""
+"""Families are compared whose models were trained at one learning rate each, so that no interval includes the choice of
+the rate."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """The runs that a sweep set aside, or a note that there was no sweep."""
+    """Yield a result on the runs that a sweep rejected or, if there was no sweep, on that."""
     if evidence.swept is not None:
         yield ValidityCheck(kind=REJECTED_RATES, level=Level.NOTE, count=len(lr_sweep.rejected(evidence.swept)))
     elif lr_sweep.sweeps(evidence) or evidence.published:

@@ -1,4 +1,4 @@
-"""Fine-tunings that chose an end of the rates that they tried."""
+"""Finds fine-tunings that chose the lowest or highest of the learning rates that they tried."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from bench.analysis.findings import Level, ValidityCheck
 from bench.core.by_key import by_key
 
 TUNED_AT_EDGE = "tuned at edge"
-"""Count: fine-tunings of limit whose rate, chosen on held-out images, is an end of their sweep; groups: how many by
-model, untrained ones apart. These look worse: a warning where they are most of a model's."""
+"""`count`: number of fine-tunings, out of `limit`, whose learning rate (chosen on held-out images) is the lowest or
+highest tried, so that their scores may be too low; `groups`: how many, by model, with untrained networks separate. Its
+level is WARNING if these are most of a model's fine-tunings."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Fine-tunings that chose an end of the rates that they tried, of every model that did so, trained or not."""
+    """Yield a result if there are fine-tunings, of trained or untrained networks, that chose the lowest or highest of
+    their learning rates."""
     standing = set(evidence.horizons["directory"])
     chosen: set[tuple[str, bool, str, int, str, str]] = set()
     for record in evidence.records.records:
         for row in record.horizons if record.directory in standing else ():
             name = record.cell.model if row.images_seen else f"{record.cell.model}, untrained"
-            for s in row.scores:  # repeats with one choice are one
+            for s in row.scores:  # scores that share one choice of the rate count once
                 if (edge := s.detail.get("rate_at_edge")) is not None and len(s.detail.get("rates", ())) > 1:
                     chosen.add(
                         (name, bool(edge), record.directory, row.images_seen, s.task, s.data.removesuffix("-real"))

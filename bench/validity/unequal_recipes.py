@@ -1,4 +1,4 @@
-"""Axes along which trainings differ in more than the axis."""
+"""Finds axes of a study along which training differs in more than the quantity on the axis."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from bench.study import registry
 from bench.train.effective import WORDS, TrainingOnAxis, differences
 
 UNEQUAL_RECIPES = "unequal recipes"
-"""Names (axis,); groups: values by field in which trainings along it differ, as they were done, beside the axis."""
+"""Runs on one axis were not trained alike. `names`: the axis; `groups`: the values in actual use, by the field in which
+the runs differ."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Axes along which trainings differ in more than the axis, and than what the suite varies on purpose."""
+    """Yield a result for every axis along which training differs in more than the axis and what the suite varies on
+    purpose."""
     used = dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     known = evidence.suite in registry.names("suite")
     varies = registry.load("suite", evidence.suite).varies if known else {}

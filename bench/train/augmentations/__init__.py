@@ -1,1 +1,1 @@
-"""Augmentations of training images beside shift, flip and crop, one file each."""
+"""Augmentations of training images in addition to shift, flip and crop, one file each."""

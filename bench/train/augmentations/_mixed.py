@@ -1,4 +1,4 @@
-"""timm's Mixup, one pair of parameters a batch, as its training script has it."""
+"""Mix images by timm's `Mixup` with one mixing ratio for the whole batch, as in timm's training script."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Mixes = Callable[[Recipe, "Tensor", "Tensor", int], tuple["Tensor", "Tensor"]]
 
 
 def mixing(*, mixup_alpha: float, cutmix_alpha: float) -> Mixes:
-    """The function that mixes a batch. Label smoothing is left to the loss, which knows it."""
+    """Return the function that mixes a batch. It smooths no labels: the loss does that."""
     return partial(_mixed, mixup_alpha=mixup_alpha, cutmix_alpha=cutmix_alpha)
 
 

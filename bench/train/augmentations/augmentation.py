@@ -1,4 +1,5 @@
-"""An augmentation as a recipe names it, beside shift, flip and crop, which are fields of the recipe."""
+"""The class of an augmentation that a recipe can name, in addition to shift, flip and crop, which are fields of the
+recipe."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation(Part):
-    """A file in this folder exports one as `AUGMENTATION`. Either function may be missing.
+    """An augmentation. A file in this folder exports one as `AUGMENTATION`. Either function may be missing.
 
     Attributes:
-        pixels: (recipe, image_HWC as uint8) -> the image changed, called within its own random stream, one for each
-            (seed, step, place in the batch), before flips and crops.
-        mixes: (recipe, x_BCHW in [-1, 1], labels_B, number of classes) -> (x_BCHW, targets_BK), of the whole batch,
-            called within its own random stream, one for each (seed, step), after all others.
+        pixels: (recipe, image_HWC as uint8) -> the changed image. It is called before flips and crops, within a random
+            stream of its own for each (seed, step, place in the batch).
+        mixes: (recipe, x_BCHW in [-1, 1], labels_B, number of classes) -> (x_BCHW, targets_BK) of the whole batch. It
+            is called after everything else, within a random stream of its own for each (seed, step).
     """
 
     pixels: Callable[[Recipe, np.ndarray], np.ndarray] | None = None
@@ -35,8 +36,8 @@ class Augmentation(Part):
 
 @contextlib.contextmanager
 def random_stream(seed: int, *purpose: str | int) -> Iterator[None]:
-    """Python's and NumPy's own random numbers come from a stream inside, and go on afterwards as if nothing had been
-    drawn: libraries such as timm draw from these."""
+    """Inside the `with` block, `random` and `numpy.random` are seeded by (seed, purpose); afterwards their previous
+    states are restored. Libraries such as timm take random numbers from these."""
     python, numpy = random.getstate(), np.random.get_state()
     chosen = stream(seed, *purpose)
     random.seed(chosen)

@@ -1,4 +1,4 @@
-"""CutMix (Yun et al. 2019) by timm, at the strength of DeiT."""
+"""CutMix (Yun et al. 2019), computed by timm, at the strength that DeiT uses."""
 
 from bench.train.augmentations._mixed import mixing
 from bench.train.augmentations.augmentation import Augmentation

@@ -1,4 +1,4 @@
-"""Mixup (Zhang et al. 2018) by timm, at the strength of DeiT."""
+"""Mixup (Zhang et al. 2018), computed by timm, at the strength that DeiT uses."""
 
 from bench.train.augmentations._mixed import mixing
 from bench.train.augmentations.augmentation import Augmentation

@@ -1,4 +1,4 @@
-"""Mixup or CutMix, each on half of the batches, by timm, at the strengths of DeiT."""
+"""Mixup or CutMix, each on half of the batches, computed by timm, at the strengths that DeiT uses."""
 
 from bench.train.augmentations._mixed import mixing
 from bench.train.augmentations.augmentation import Augmentation

@@ -1,4 +1,4 @@
-"""No augmentation beside the recipe's shift, flip and crop."""
+"""No augmentation in addition to the recipe's shift, flip and crop."""
 
 from bench.train.augmentations.augmentation import Augmentation
 

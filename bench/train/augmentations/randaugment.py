@@ -1,5 +1,5 @@
-"""RandAugment (Cubuk et al. 2020) by timm: two operations an image at magnitude 9 of 10, varied by half a step
-("rand-m9-n2-mstd0.5"). Images pass through Pillow one by one, on the processor."""
+"""RandAugment (Cubuk et al. 2020) by timm: two operations per image at magnitude 9 of 10, which varies with a standard
+deviation of 0.5 ("rand-m9-n2-mstd0.5"). Pillow changes the images one by one, on the CPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.study.cell import Recipe
 from bench.train.augmentations.augmentation import Augmentation
 
 POLICY = "rand-m9-n2-mstd0.5"
-GREY = 128  # It fills what comes into view, and is the middle of a pixel's range.
+GREY = 128  # value of pixels that come into view: the middle of their range
 
 
 @cache
@@ -24,7 +24,7 @@ def _transform(size: int, channels: int) -> Any:
 
 
 def pixels(recipe: Recipe, image_HWC: np.ndarray) -> np.ndarray:
-    """timm's policy on one image."""
+    """Return one image after timm's random policy."""
     from PIL import Image
 
     height, width, channels = image_HWC.shape

@@ -1,1 +1,1 @@
-"""Losses, one file each."""
+"""The losses that a recipe can name, one file each."""

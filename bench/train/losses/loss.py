@@ -1,4 +1,4 @@
-"""A loss as a recipe names it."""
+"""The class of a loss that a recipe can name."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss(Part):
-    """A file in this folder exports one as `LOSS`.
+    """A loss. A file in this folder exports one as `LOSS`.
 
     Attributes:
-        make: recipe -> function of (logits_BK, labels) that gives the batch's mean. Labels are class numbers labels_B;
-            where an augmentation mixes images they are shares of every class, targets_BK in float32.
+        make: recipe -> function of (logits_BK, labels) that returns the mean loss of the batch. Labels are class
+            numbers labels_B, or, where an augmentation mixes images, the fractions of every class, targets_BK in
+            float32.
     """
 
     make: Callable[[Recipe], Callable[[Tensor, Tensor], Tensor]]
 
 
 def targets_of(logits_BK: Tensor, labels: Tensor) -> Tensor:
-    """Labels of either form as shares of every class, targets_BK in float32."""
+    """Return labels of either form as fractions of every class: targets_BK in float32."""
     import torch
 
     if labels.dim() == logits_BK.dim():

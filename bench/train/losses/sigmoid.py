@@ -1,6 +1,7 @@
-"""Every class is decided on its own and the losses of an image's classes are added up, as in the paper's upstream runs.
+"""Sigmoid cross-entropy: every class is decided on its own, and an image's loss is the sum over classes, as in the
+paper's pre-training.
 
-Smoothing s makes targets 1 − s and s (their public configurations: onehot on 0.9999, off 0.0001).
+Label smoothing s makes targets 1 − s and s (the paper's public configurations have 0.9999 and 0.0001).
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def make(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
-    """torch's binary cross-entropy, in float32 whatever the logits are."""
+    """Return torch's binary cross-entropy as a loss function. It computes in float32 whatever the dtype of the
+    logits."""
     import torch
     from torch.nn import functional as F
 

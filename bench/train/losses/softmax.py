@@ -1,5 +1,5 @@
-"""Cross-entropy of one class of many, in float32 whatever the logits are. Smoothing mixes in the uniform distribution,
-as in torch."""
+"""Softmax cross-entropy, computed in float32 whatever the dtype of the logits. Label smoothing mixes in the uniform
+distribution, as in torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
-    """torch's cross-entropy."""
+    """Return torch's cross-entropy as a loss function."""
     from torch.nn import functional as F
 
     smoothing = recipe.label_smoothing

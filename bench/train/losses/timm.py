@@ -1,5 +1,6 @@
-"""Losses of timm by the names of its classes: timm:BinaryCrossEntropy, the mean over classes too, as in "ResNet strikes
-back"; timm:SoftTargetCrossEntropy. Label smoothing is timm's: it mixes in the uniform distribution over classes."""
+"""Losses of timm, named by their classes: timm:BinaryCrossEntropy (the mean over images and classes, as in "ResNet
+strikes back") and timm:SoftTargetCrossEntropy. Label smoothing mixes in the uniform distribution over classes, as in
+timm."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def names() -> tuple[str, ...]:
-    """The classes that take shares of every class."""
+    """Return the names of timm's loss classes that take the fractions of every class as targets."""
     return ("BinaryCrossEntropy", "SoftTargetCrossEntropy")
 
 
 def make(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
-    """timm's module, on logits in float32 and shares of every class."""
+    """Return timm's module as a loss function. It is given logits in float32 and the fractions of every class."""
     from timm import loss
 
     module, smoothing = getattr(loss, suffix(recipe.loss))(), recipe.label_smoothing

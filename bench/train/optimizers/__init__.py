@@ -1,1 +1,1 @@
-"""Optimizers, one file each."""
+"""The optimizers that a recipe can name, one file each."""

@@ -1,4 +1,4 @@
-"""torch's optimizers without what torch wraps around them for `torch.compile`."""
+"""torch's AdamW and SGD without the wrappers that torch puts around their methods for `torch.compile`."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ def _bare(method: Any) -> Any:
 
 
 class _Eager:
-    """An optimizer of one group that is never compiled. torch's own methods import its compiler at their first call,
-    which takes as long again as importing torch: more than a short cell trains."""
+    """An optimizer with one parameter group that is never compiled. torch's wrapped methods import its compiler at
+    their first call, which takes as long again as importing torch: longer than a short cell trains."""
 
     zero_grad = _bare(torch.optim.Optimizer.zero_grad)
     add_param_group = _bare(torch.optim.Optimizer.add_param_group)
 
 
 class AdamW(_Eager, torch.optim.AdamW):
-    """torch's; see `_Eager`."""
+    """torch's AdamW without its wrappers; see `_Eager`."""
 
     step = torch.no_grad()(_bare(torch.optim.AdamW.step))
 
 
 class SGD(_Eager, torch.optim.SGD):
-    """torch's; see `_Eager`."""
+    """torch's SGD without its wrappers; see `_Eager`."""
 
     step = torch.no_grad()(_bare(torch.optim.SGD.step))

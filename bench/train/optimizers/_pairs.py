@@ -1,4 +1,4 @@
-"""Which of a recipe's numbers an optimizer of another library takes."""
+"""Find which of a recipe's hyperparameters are passed to an optimizer of torch or timm."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ if TYPE_CHECKING:
 
 
 def betas_of(made: type[Optimizer], recipe: Recipe) -> dict[str, Any]:
-    """The recipe's betas for an optimizer that has two, so that it differs from AdamW in its rule alone. Others keep
-    their library's (Adan has three, Adafactor none)."""
+    """Return the recipe's betas as a keyword argument, for an optimizer that has two of them; else an empty dict.
+
+    An optimizer with two betas then differs from AdamW in its update rule only. Others keep their library's defaults
+    (Adan has three betas, Adafactor none).
+    """
     parameter = inspect.signature(made).parameters.get("betas")
     has_two = parameter is not None and isinstance(parameter.default, tuple) and len(parameter.default) == 2
     return {"betas": recipe.betas} if has_two else {}
 
 
 def one_group(weights: Sequence[nn.Parameter]) -> list[nn.Parameter]:
-    """All weights alike: weight decay is on every parameter, biases and norms too, as in the paper. A library that is
-    given a network instead would spare these."""
+    """Return all weights as one parameter group, so that weight decay applies to every parameter, biases and norms too,
+    as in the paper. A library that is given a network instead would exempt these."""
     return list(weights)

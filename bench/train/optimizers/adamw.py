@@ -1,4 +1,4 @@
-"""The paper's Adam: decoupled weight decay on every parameter, biases and norms too, as flax.optim.Adam had it."""
+"""The paper's Adam: weight decay is decoupled and on every parameter, biases and norms too, as in flax.optim.Adam."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(weights: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
-    """torch's AdamW in its fused form."""
+    """Return torch's fused AdamW with the recipe's hyperparameters."""
     from bench.train.optimizers._eager import AdamW
 
     return AdamW(weights, lr=recipe.lr, betas=recipe.betas, weight_decay=recipe.weight_decay, fused=True)

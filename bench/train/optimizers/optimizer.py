@@ -1,4 +1,4 @@
-"""An optimizer as a recipe names it."""
+"""The class of an optimizer that a recipe can name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimizer(Part):
-    """A file in this folder exports one as `OPTIMIZER`.
+    """An optimizer. A file in this folder exports one as `OPTIMIZER`.
 
     Attributes:
-        make: (weights, recipe) -> torch's optimizer at rate `recipe.lr`, `recipe.weight_decay` on every weight. Its
-            state is tensors, numbers and truth values, by weight; numbers of a group may change too.
-        moments: recipe -> numbers that it keeps for each weight, at most.
-        usual_rate: recipe -> rate at which people use it, over that of AdamW: where a search begins.
-        fused: it takes the norm for clipping as `grad_scale`, treats every number of a weight alike, so that weights
-            may be sharded, and can be recorded as a CUDA graph.
+        make: (weights, recipe) -> a torch optimizer with learning rate `recipe.lr` and `recipe.weight_decay` on every
+            weight. Its state may hold tensors, numbers and booleans per weight; numbers of a parameter group may change
+            too.
+        moments: recipe -> the most numbers that it keeps per element of a weight.
+        usual_rate: recipe -> its usual learning rate divided by AdamW's, at which a search begins.
+        fused: whether it takes the norm for clipping as `grad_scale`, treats every element of a weight alike (so that
+            weights may be sharded), and can be recorded as a CUDA graph.
     """
 
     make: Callable[[Sequence[nn.Parameter], Recipe], torch.optim.Optimizer]

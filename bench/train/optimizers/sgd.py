@@ -1,4 +1,4 @@
-"""Momentum without dampening, weight decay added to the gradient, as BiT was trained."""
+"""SGD with momentum and without dampening; weight decay is added to the gradient. BiT was trained so."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(weights: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
-    """torch's SGD in its fused form."""
+    """Return torch's fused SGD with the recipe's hyperparameters."""
     from bench.train.optimizers._eager import SGD
 
     return SGD(weights, lr=recipe.lr, momentum=recipe.momentum, weight_decay=recipe.weight_decay, fused=True)

@@ -1,6 +1,7 @@
-"""Optimizers of torch by the names of its classes: torch:NAdam, torch:RAdam, torch:RMSprop, …
+"""Optimizers of torch, named by their classes: torch:NAdam, torch:RAdam, torch:RMSprop, …
 
-They get the recipe's rate, weight decay, betas where they are two, and momentum where they have one.
+They are given the recipe's learning rate and weight decay, its betas if they have two, and its momentum if they have
+one.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from torch import nn
 
 LEFT_OUT = ("LBFGS", "Muon", "Optimizer", "Rprop", "SparseAdam")
-"""They evaluate the loss more than once, take matrices alone (timm:muon takes all weights), are no optimizer, need the
-gradients of the whole set, or take sparse ones."""
+"""Classes that cannot be used. In this order, a class evaluates the loss more than once, takes matrices only (timm:muon
+takes all weights), is no optimizer, needs the gradients of the whole set, or takes sparse gradients."""
 
 
 def names() -> tuple[str, ...]:
-    """Classes of torch.optim that take the weights of any network."""
+    """Return the names of the classes in torch.optim that take the weights of any network."""
     from torch import optim
 
     classes = {name: value for name, value in vars(optim).items() if inspect.isclass(value)}
@@ -32,7 +33,7 @@ def names() -> tuple[str, ...]:
 
 
 def make(weights: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
-    """The optimizer of this class."""
+    """Return an optimizer of the class that the recipe names, with the recipe's hyperparameters."""
     from torch import optim
 
     kind = getattr(optim, suffix(recipe.optimizer))

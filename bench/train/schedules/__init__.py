@@ -1,1 +1,1 @@
-"""How the learning rate runs and how budgets share a training, one file each."""
+"""Schedules: how the learning rate changes, and whether budgets share a training. One file each."""

@@ -1,4 +1,4 @@
-"""One training at the recipe's decay is shared, and each budget cools down from it (Hägele et al. 2024)."""
+"""All budgets share one training with the recipe's decay, and each cools down from it (Hägele et al. 2024)."""
 
 from bench.train.schedules.schedule import Schedule
 

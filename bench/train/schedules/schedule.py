@@ -1,4 +1,4 @@
-"""A schedule as a recipe names it."""
+"""The class of a schedule that a recipe can name."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bench.train.parts import Part
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule(Part):
-    """A file in this folder exports one as `SCHEDULE`.
+    """A schedule. A file in this folder exports one as `SCHEDULE`.
 
     Attributes:
-        shares_trunk: budgets cool down from one shared training; otherwise each is trained on its own.
-        factor: (recipe, steps done since the warm-up, steps from there to the budget's end) -> multiple of the peak
-            rate. None: by the recipe's decay, cool-down and its shape.
+        shares_trunk: whether all budgets cool down from one shared training; otherwise each is trained on its own.
+        factor: (recipe, steps done since the warm-up, steps from there to the budget's end) -> learning rate as a
+            multiple of its peak. None: the recipe's decay, cool-down and cool-down shape determine it.
     """
 
     shares_trunk: bool = False

@@ -1,4 +1,4 @@
-"""Every budget is trained on its own, by the recipe's decay and cool-down."""
+"""Every budget is trained on its own, with the recipe's decay and cool-down."""
 
 from bench.train.schedules.schedule import Schedule
 

@@ -1,5 +1,6 @@
-"""timm's schedules, from the peak at the warm-up's end to zero at each budget's: timm:cosine, timm:poly, timm:tanh,
-timm:step (a tenth after every third). Every budget is trained on its own."""
+"""timm's schedules of the learning rate, from its peak at the end of the warm-up to the end of each budget:
+timm:cosine, timm:poly and timm:tanh, which end at zero, and timm:step (a tenth after every third of the steps). Every
+budget is trained on its own."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def names() -> tuple[str, ...]:
-    """The schedules that are functions of the step alone."""
+    """Return the names of timm's schedules that are functions of the step alone."""
     return ("cosine", "poly", "step", "tanh")
 
 
 @lru_cache(maxsize=64)
 def _scheduler(name: str, steps: int) -> Scheduler:
-    """timm's scheduler of a rate of 1 over so many steps."""
+    """Return timm's scheduler for a peak learning rate of 1 and this number of steps."""
     import torch
     from timm import scheduler
 
@@ -37,7 +38,7 @@ def _scheduler(name: str, steps: int) -> Scheduler:
 
 
 def factor(recipe: Recipe, done: int, steps: int) -> float:
-    """The rate that timm's scheduler gives after so many updates."""
+    """Return timm's learning rate after `done` of `steps` updates, as a multiple of its peak."""
     (value,) = _scheduler(suffix(recipe.schedule), steps)._get_lr(done)
     return float(value)
 
