@@ -18,7 +18,7 @@ NARROW_IMAGES = "narrow images"
 """A model's range of distinct images is too short. `names`: the model; `low`, `high`: the range; `limit`: powers of ten
 that a trend needs."""
 MIN_DECADES = 1.5  # powers of ten that a trend needs
-ONE_BUDGET = 1.25  # a range of compute up to this factor is a single budget, not a short range
+NO_RANGE = 1.25  # a family whose compute spans at most this factor was trained at one budget on purpose
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
@@ -32,7 +32,7 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
         by_family.setdefault(series.family, []).extend(p.train_flops for p in series.points if p.train_flops > 0)
     for family, spent in by_family.items():
         low, high = min(spent, default=1.0), max(spent, default=1.0)
-        if ONE_BUDGET * low < high < 10**MIN_DECADES * low:
+        if NO_RANGE * low < high < 10**MIN_DECADES * low:
             yield ValidityCheck(kind=NARROW_COMPUTE, names=(family,), low=low, high=high, limit=MIN_DECADES)
     for curve in size_curves(evidence):
         if curve.decades < MIN_DECADES:

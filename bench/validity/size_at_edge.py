@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bench.analysis.budgets import budgets
 from bench.analysis.check import Check
 from bench.analysis.evidence import HEADLINE, Evidence
 from bench.analysis.findings import ValidityCheck
 from bench.analysis.frontiers import of_one_data_set
+from bench.core.by_key import by_key
 from bench.core.formatting import flops
 
 SMALLEST = "best is the smallest"
 LARGEST = "best is the largest"
 """For both kinds, `names`: family and network; `low`, `high`: least and largest of the budgets, in FLOP; `count`:
 number of budgets."""
-ONE_BUDGET = 1.05  # two amounts of compute are one budget if their ratio is at most this
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
@@ -39,7 +40,8 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
         )
         ends = {SMALLEST: min(size, key=size.__getitem__), LARGEST: max(size, key=size.__getitem__)}
         at: dict[str, list[float]] = {SMALLEST: [], LARGEST: []}
-        for of_budget in _budgets(read):
+        at_budgets = budgets([flop for flop, _, _ in read]).tolist()
+        for of_budget in by_key(zip(at_budgets, read, strict=True)).values():
             best = max(of_budget, key=lambda r: r[1])
             for kind, label in ends.items():
                 if len(of_budget) > 1 and best[2] == label:
@@ -49,18 +51,6 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
                 yield ValidityCheck(
                     kind=kind, names=(family, ends[kind]), low=min(spent), high=max(spent), count=len(spent)
                 )
-
-
-def _budgets(read: list[tuple[float, float, str]]) -> Iterator[list[tuple[float, float, str]]]:
-    """Yield groups of points (compute, accuracy, network) that share a budget. `read`: points in order of compute."""
-    budget: list[tuple[float, float, str]] = []
-    for point in read:
-        if budget and point[0] > ONE_BUDGET * budget[0][0]:
-            yield budget
-            budget = []
-        budget.append(point)
-    if budget:
-        yield budget
 
 
 def _say(c: ValidityCheck, end: str, other: str) -> str:
