@@ -14,7 +14,7 @@ MAX_CONFUSED = 20  # a confusion matrix is made for at most this many classes
 
 
 def tables(best: Adapted) -> list[Table]:
-    """Return the tables of the best model of a data set; [] if its record says nothing about classes."""
+    """Return tables of the errors of an adapted model by class; [] if its record says nothing about classes."""
     if best.recalls:
         return [_recalls(best)]
     if best.labels:
@@ -66,12 +66,13 @@ def _of_labels(best: Adapted) -> Table:
             Column(key="f1_ends", heading="Its interval [%]", numeric=False),
         ),
         rows=tuple(rows[:MAX_CLASSES]),
-        note="With all labelled images. Intervals hold 90 % of 500 resamples of the test images, or of their groups.",
+        note="With all labelled images. Intervals hold 90 % of resamples of the test images, or of their groups.",
     )
 
 
 def _by_class(best: Adapted) -> Table:
-    """Return a table of accuracies: one row per class, the one with the largest fraction of errors first."""
+    """Return a table of accuracies with one row per class; the class with most errors in cross-validation comes
+    first."""
     rows: list[dict[str, Any]] = []
     for name, labelled, right, tested in best.classes_seen:
         others = Counter({b: n for a, b, n in best.errors if a == name})

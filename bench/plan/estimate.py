@@ -48,6 +48,8 @@ STEP_FIELDS = (
     "shift",
     "flip",
     "crop",
+    "augmentation",
+    "decoding",
     "sharding",
     "dtype",
     "evaluation_dtype",

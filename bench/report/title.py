@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.analysis import wording
+from bench.analysis.budgets import ONE_BUDGET
 from bench.analysis.families import RESNET, VIT, family_of_kind
 from bench.analysis.finding import ALL_MODELS, Axis, Finding, Reason, Unit
 from bench.analysis.findings import Findings
@@ -14,7 +15,7 @@ from bench.analysis.question import question_of
 from bench.core.formatting import join
 from bench.core.phrase import phrase
 from bench.report.text import verdict_of
-from bench.validity.size_at_edge import ONE_BUDGET, SMALLEST
+from bench.validity.size_at_edge import SMALLEST
 
 MAX_NAMED = 2  # subjects with another answer that a title names
 

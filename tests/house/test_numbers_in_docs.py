@@ -1,4 +1,5 @@
-"""Numbers that documents quote are those that the project computes, or that its committed evidence states."""
+"""Numbers and names that documents quote are those that the project computes, defines, or that its committed evidence
+states."""
 
 import re
 
@@ -101,3 +102,14 @@ def test_other_tools_are_compared_on_a_page_not_by_ticks() -> None:
     assert "(docs/compare.md)" in DOCS["README.md"] and "✓" not in DOCS["README.md"]
     for name in ("timm", "big_vision", "CLIP_benchmark", "lm-evaluation-harness", "W&B"):
         assert f"[{name}](https://" in DOCS["compare.md"], name
+
+
+def test_names_in_the_map_of_the_code_are_in_the_code() -> None:
+    """`docs/code.md` names files and what they define; a name that was moved or renamed is noticed."""
+    sources = [path for top in ("bench", "tools", "vit", "baselines") for path in (PROJECT / top).rglob("*.py")]
+    known = set(re.findall(r"\w+", " ".join(f"{path.name} {path.read_text()}" for path in sources)))
+    quoted = set(re.findall(r"`([^`]+)`", DOCS["code.md"]))
+    files = {name for name in quoted if name.startswith(("bench/", "tools/", "docs/"))}
+    assert len(files) > 40
+    assert [name for name in sorted(files) if not (PROJECT / name).exists()] == []
+    assert [name for name in sorted(quoted - files) if not set(re.findall(r"\w+", name)) <= known] == []

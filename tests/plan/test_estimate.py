@@ -218,6 +218,8 @@ def with_recipe(**recipe):
         (with_recipe(batch=32), {}),
         (with_recipe(optimizer="sgd"), {}),
         (with_recipe(dtype="float32"), {}),
+        (with_recipe(augmentation="randaugment"), {}),
+        (with_recipe(decoding="device"), {}),
         (A, {"threads": 2}),
         (A, {"processes": 3}),
         (A, {"size": replace(SIZE, classes=11)}),
