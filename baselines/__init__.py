@@ -1,2 +1,2 @@
 """Networks that the Vision Transformer is compared with: one file per family, found by its file name. Importing this
-package loads none of them."""
+package imports none of these files."""

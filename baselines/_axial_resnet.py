@@ -1,5 +1,5 @@
 """The network of the family `baselines/axial_resnet.py`. Shapes: B images, C channels, H and W pixels; N lines of L
-pixels, h heads of width E."""
+pixels (rows of all images), h heads of width E."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ from vit import layers
 
 
 class LineAttention(nn.Module):
-    """Self-attention along the rows of a feature map, x_BCHW -> x_BCHW; keys have half as many channels as values.
+    """Self-attention among the pixels of each row of a feature map, x_BCHW -> x_BCHW; queries and keys have half as
+    many channels as values.
 
-    The logit of pixels i and j is q_i k_j + q_i a[i − j] + k_j b[i − j], before scaling; the value that i takes from j
-    is v_j + c[i − j]. Heads share the learned vectors a, b and c.
+    The logit of pixels i and j, with queries q and keys k, is q_i k_j + q_i a[i − j] + k_j b[i − j] before scaling; the
+    value that i takes from j is v_j + c[i − j]. Heads share the learned vectors a, b and c.
+
+    Args:
+        length: pixels in a row, L.
+        conv: makes a convolution from (channels, new channels, kernel size).
+        norm: makes a normalisation from (channels, relu=…).
     """
 
     def __init__(self, channels: int, length: int, *, heads: int, conv: Layer, norm: Layer) -> None:
@@ -35,7 +41,8 @@ class LineAttention(nn.Module):
         self.norm_out = norm(channels, relu=False)
 
     def init_weights(self, generator: torch.Generator | None) -> None:
-        """Initialise a, b and c as vectors of length 1, as in the authors' code; the ResNet initialises the rest."""
+        """Initialise the learned vectors a, b and c with an expected squared length of 1, as in the authors' code. The
+        convolution and the norms are initialised by the ResNet. `generator`: None = torch's global one."""
         for table in (self.by_query, self.by_key, self.by_value):
             layers.normal(table, table.shape[1] ** -0.5, generator)
 
@@ -58,15 +65,15 @@ class LineAttention(nn.Module):
 
 
 def _at_each_place(x_NhLE: Tensor, matrices_LEF: Tensor) -> Tensor:
-    """Multiply the vectors at each position by that position's own matrix: x_NhLF. It is written as one product,
-    because fvcore counts the operations of an einsum to four digits only."""
+    """Multiply the vectors at each of L positions by the matrix of that position; return x_NhLF. It is written as one
+    matrix product, because fvcore counts the operations of an einsum to four digits only."""
     x_LME = x_NhLE.permute(2, 0, 1, 3).flatten(1, 2)
     return (x_LME @ matrices_LEF).unflatten(1, x_NhLE.shape[:2]).permute(1, 2, 0, 3)
 
 
 class AxialAttention(nn.Module):
-    """Attention along rows, then along columns, of a feature map of fixed size (`grid`); then average pooling of 2x2
-    pixels for stride 2."""
+    """Attention along rows, then along columns, of a feature map whose (height, width) is `grid`; then, for stride 2,
+    average pooling of 2x2 pixels."""
 
     def __init__(self, channels: int, grid: tuple[int, int], *, stride: int, **parts: Any) -> None:
         super().__init__()

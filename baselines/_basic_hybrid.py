@@ -1,4 +1,4 @@
-"""A small ResNet as the stem of a ViT. Shapes: B images, C channels, H and W pixels, N tokens, D their width."""
+"""A small ResNet as the stem of a ViT. Shapes: B images, C channels, H and W pixels, N tokens, D width of a token."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 
 
 class Backbone(BasicResNet):
-    """The stages of a small ResNet: x_BCHW -> the last stage's feature map.
+    """A small ResNet without its classifier: x_BCHW -> the last stage's feature map.
 
     Args:
-        blocks: number of blocks in each stage; the first of each has the stage's stride.
+        blocks: number of blocks in each stage; the first block of a stage has the stage's stride.
         widths: channels of each stage.
         strides: stride of the stem, then of each stage.
+        channels: channels of the images.
+        norm: a name in `NORMS` ("batch" or "group").
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class Backbone(BasicResNet):
         self.out_channels = self.num_features
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
-        """Return no entries, because no published checkpoint has this stem."""
+        """Return no entries for a checkpoint layout, because no published checkpoint has this stem."""
         return []
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
@@ -43,8 +45,8 @@ class Backbone(BasicResNet):
 
 
 class BasicHybrid(VisionTransformer):
-    """A ViT with a small ResNet as its stem. Images are padded by repeating their border to the size that the model was
-    built for."""
+    """A ViT with a small ResNet as its stem. Smaller images are padded, by repeating their border, to the size that the
+    model was built for."""
 
     def tokens(self, x_BCHW: Tensor, **how: Any) -> Tensor:
         (tall, wide), (total, _) = pair(self.config.image_size), pair(self.config.patch_size)

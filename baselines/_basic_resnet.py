@@ -1,8 +1,8 @@
 """The small ResNets of He et al. 2016, section 4.2: two 3x3 convolutions per block, three stages, average pooling.
 
-Sources: their table of sizes for CIFAR-10, and their option A for shortcuts between sizes (every second pixel, and
-zeros for new channels). Names of weights are those of torchvision's `BasicBlock`, with which tests compare.
-Shapes: B images, C channels, H and W pixels.
+Sources: He et al.'s table of sizes for CIFAR-10, and their option A for shortcuts between sizes (every second pixel,
+and zeros for new channels). Names of weights are those of torchvision's `BasicBlock`, with which tests compare. Shapes:
+B images, C channels, H and W pixels.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Norm = Callable[[int], nn.Module]
 
 
 def group_norm(channels: int) -> nn.GroupNorm:
-    """Return a GroupNorm of four groups, or fewer if a group would have less than four channels, whose mean and
-    variance would say too little."""
+    """Return a GroupNorm of four groups, or of fewer groups with at least four channels each, because the mean and
+    variance of fewer channels would say too little."""
     return nn.GroupNorm(max(1, min(4, channels // 4)), channels)
 
 
@@ -31,13 +31,14 @@ SHORTCUTS = ("pad", "conv")
 
 
 def conv3x3(inputs: int, outputs: int, *, stride: int = 1) -> nn.Conv2d:
-    """Return a 3x3 convolution that divides the size by its stride only. It has no bias, because a norm follows."""
+    """Return a padded 3x3 convolution, which changes the size of a map by its stride only. It has no bias, because a
+    norm follows."""
     return nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
 
 
 class Pad(nn.Module):
-    """Shortcut of option A, without parameters: every second pixel where the map shrinks, and zeros for new
-    channels."""
+    """He et al.'s shortcut of option A, without parameters: it takes every `stride`-th pixel, and adds `more` channels
+    of zeros."""
 
     def __init__(self, more: int, *, stride: int) -> None:
         super().__init__()
@@ -73,10 +74,12 @@ class BasicResNet(nn.Module):
 
     Args:
         blocks: number of blocks in each stage.
-        widths: channels of each stage; the stem has those of the first.
+        widths: channels of each stage; the stem has as many as the first stage.
         strides: stride of the stem, then of each stage.
+        channels: channels of the images.
+        num_classes: number of classes, K; 0 = no classifier, features are returned.
         norm: a name in NORMS.
-        shortcut: a name in SHORTCUTS: option A (`pad`) or B (`conv`) of He et al.
+        shortcut: a name in SHORTCUTS: option A (`pad`) or B (`conv`) of He et al., between maps of different size.
     """
 
     def __init__(
@@ -107,7 +110,7 @@ class BasicResNet(nn.Module):
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator | None = None) -> None:
         """Initialise convolutions as He et al. 2015 (normal, variance 2 / fan-out, as in their code), and the
-        classifier with variance 1 / fan-in, because no ReLU follows it."""
+        classifier with variance 1 / fan-in, because no ReLU follows it. `generator`: None = torch's global one."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 fan_out = module.out_channels * math.prod(module.kernel_size)
@@ -119,13 +122,13 @@ class BasicResNet(nn.Module):
                 module.reset_parameters()
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
-        """Return the last stage's feature map."""
+        """Return the last stage's feature map, x_BCHW."""
         return self.stages(F.relu(self.bn1(self.conv1(x_BCHW)), inplace=True))
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """Return the average over the last feature map, x_BC."""
+        """Return the average over the last feature map's pixels, x_BC: the classifier's input."""
         return self.forward_features(x_BCHW).mean((2, 3))
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Return logits x_BK."""
+        """Return class logits x_BK, or the features x_BC without a classifier."""
         return self.head(self.features(x_BCHW))

@@ -1,8 +1,8 @@
 """Remove tensors of the meta device from the caches of other libraries.
 
-A library may cache a tensor by the arguments of the function that made it (transformers' BEiT caches an index by the
-size of its grid). If it was cached in a pass on the meta device, it has no values, and a later pass on another device
-reads arbitrary values without an error.
+A library may keep the tensor that a function returned, to return it again when the function is called with the same
+arguments (transformers' BEiT so keeps an index for each size of its grid). A tensor that was made in a pass on the meta
+device has no values, and a later pass on another device would read arbitrary values without an error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Compact Convolutional Transformers (Hassani et al. 2021): convolutions make the tokens, and attention pools them.
 
-Sources: the paper's section 3 and its authors' code, with whose logits a test compares. Attention, MLP and positions
-are those of the ViT; each class says what differs from the ViT's blocks.
-Shapes: B images, C channels, H and W pixels, N tokens, D width.
+Sources: section 3 of their paper, and their code, with whose logits a test compares. Attention, MLP and positions are
+those of vit/layers.py; each class says what differs from a ViT's blocks. Shapes: B images, C channels, H and W pixels,
+N tokens, D width.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ HIDDEN = 64  # channels between two convolutions of the tokenizer
 
 
 def stride_of(kernel: int) -> int:
-    """Return the stride of a convolution of the tokenizer: 1, or 2 for a 7x7 kernel."""
+    """Return the stride of a convolution of the tokenizer, by its kernel size (3, 5 or 7): 1, or 2 for 7."""
     return max(1, kernel // 2 - 1)
 
 
 def pixels_per_token(*, kernel: int, convolutions: int) -> int:
-    """Return the tokenizer's total stride in pixels: each convolution is followed by a pooling of stride 2."""
+    """Return the tokenizer's total stride in pixels, by kernel size and number of its convolutions, each of which is
+    followed by a pooling of stride 2."""
     return (2 * stride_of(kernel)) ** convolutions
 
 
 class Tokenizer(nn.Sequential):
-    """The tokenizer from x_BCHW to a feature map: convolution without bias, ReLU and max-pooling of stride 2,
-    repeated."""
+    """The tokenizer from x_BCHW to a feature map: convolution without bias, ReLU and max-pooling of stride 2, repeated
+    `convolutions` times with `kernel` x `kernel` pixels; the last gives `width` channels."""
 
     def __init__(self, channels: int, width: int, *, kernel: int, convolutions: int) -> None:
         sizes = (channels, *(HIDDEN,) * (convolutions - 1), width)
@@ -49,8 +50,8 @@ class Tokenizer(nn.Sequential):
 
 
 class CompactBlock(nn.Module):
-    """An encoder block: x = norm(x + attention(norm(x))), then x + mlp(x). The MLP's norm is in the residual stream, as
-    in the authors' code."""
+    """An encoder block: x = norm(x + attention(norm(x))), then x + mlp(x). The norm before the MLP is in the residual
+    stream, as in the authors' code. `drop_path` is the probability of stochastic depth (see `path`)."""
 
     def __init__(self, config: ViTConfig, drop_path: float) -> None:
         super().__init__()
@@ -62,8 +63,8 @@ class CompactBlock(nn.Module):
         self.drop_path = drop_path
 
     def path(self, y_BND: Tensor) -> Tensor:
-        """Apply stochastic depth to what a layer adds: in training it is left out for some images of a batch, and
-        scaled up for the others."""
+        """Apply stochastic depth to y_BND, which a layer adds to the residual stream: in training, set it to zero for
+        some images of a batch, at random, and scale it up for the others."""
         if not self.training or not self.drop_path:
             return y_BND
         return y_BND * F.dropout(y_BND.new_ones(len(y_BND), 1, 1), self.drop_path)
@@ -80,7 +81,8 @@ class CCT(nn.Module):
         config: configuration of the encoder; its patch size is the tokenizer's total stride.
         channels: channels of the images.
         kernel, convolutions: kernel size and number of the tokenizer's convolutions.
-        stochastic_depth: probability of skipping the last block; it grows linearly from 0 at the first block.
+        stochastic_depth: probability that the last block is skipped in training; for the blocks before, it grows
+            linearly from 0 at the first.
     """
 
     def __init__(
@@ -101,7 +103,8 @@ class CCT(nn.Module):
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator | None = None) -> None:
         """Initialise as the authors do: convolutions are normal with variance 2 / fan-in, linear layers normal with
-        standard deviation 0.02, whose truncation at 2 never takes effect."""
+        standard deviation 0.02 (the authors truncate it at 2, which never takes effect). `generator`: None = torch's
+        global one."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 layers.normal(module.weight, math.sqrt(2 / math.prod(module.weight.shape[1:])), generator)
@@ -124,12 +127,12 @@ class CCT(nn.Module):
         return self.norm(x_BND)
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """Return the result of sequence pooling, x_BD: the mean of the tokens, weighted by the softmax of a linear
-        score of each."""
+        """Return the classifier's input x_BD by sequence pooling: the mean of the tokens, weighted by the softmax over
+        tokens of a linear score of each token."""
         x_BND = self.forward_features(x_BCHW)
         weights_BN1 = self.pool(x_BND).softmax(dim=1).to(x_BND.dtype)
         return (weights_BN1.transpose(1, 2) @ x_BND).squeeze(1)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Return logits x_BK."""
+        """Return class logits x_BK."""
         return self.head(self.features(x_BCHW))

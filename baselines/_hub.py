@@ -1,4 +1,4 @@
-"""Make the Hugging Face hub's library read only this machine's disk where the hub cannot be reached."""
+"""Find out whether the Hugging Face hub can be reached, and keep its library (huggingface_hub) from trying if not."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 
 def reachable() -> bool:
-    """Return whether the hub may be asked: its host name resolves, or a proxy is set, and offline mode is off."""
+    """Return whether the Hugging Face hub can be asked: offline mode is off, and a proxy is set or the hub's host name
+    resolves."""
     import socket
     import urllib.parse
     import urllib.request
@@ -27,8 +28,9 @@ def reachable() -> bool:
 
 @contextmanager
 def without_a_hub_that_nobody_knows() -> Iterator[None]:
-    """Put the hub's library into offline mode inside the `with` block if the hub's host name does not resolve and there
-    is no proxy. Otherwise, without a network, the library would try six times in half a minute for each file."""
+    """Put the library of the Hugging Face hub into offline mode inside the `with` block, so that it reads this
+    machine's disk only, if the hub's host name does not resolve and there is no proxy. Otherwise the library would,
+    without a network, try six times in half a minute for each file."""
     from huggingface_hub import constants
 
     before = constants.HF_HUB_OFFLINE

@@ -1,10 +1,10 @@
 """Adapt networks from outside (timm, torchvision, a user's file) to the interface of this project's models.
 
-The classifier is the nn.Linear (or 1x1 convolution) whose output is the network's output. It is found by running the
-network once on the meta device (on the CPU if it reads values of tensors), and detached: `features` is the network
-without it, `head` is the classifier. The project's input (images in [-1, 1] at the study's size and number of channels)
-is converted in front of the network: to its own normalisation, colour channels, and the smallest size that it takes if
-the study's is too small.
+The classifier is the nn.Linear (or 1x1 convolution) whose output is the network's output. The classifier is found by
+running the network once on the meta device (on the CPU if the network reads values of tensors), and detached:
+`features` is the network without it, `head` is the classifier. Images in [-1, 1], with the study's size and number of
+channels, are converted in front of the network: to its own normalisation, to colour if it takes no others, and, if they
+are too small for it, to the smallest size that it takes.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ HALF = (0.5,)  # mean and standard deviation that leave [-1, 1] as it is
 
 @dataclass(frozen=True, kw_only=True)
 class Anatomy:
-    """What was found out about a network: its input and its classifier.
+    """What was found out about a network from outside: its input and its classifier.
 
     Attributes:
         input_size, channels: pixels per side, and channels, of the network's input.
-        head: path of its classifier among its modules; None if it cannot be detached.
+        head: path of the classifier among the network's modules ("head.fc"); None if it cannot be detached.
         num_features: width of the features.
-        plain: whether the features are the classifier's input; otherwise a function of the library computes them.
+        plain: whether the features are the classifier's input; otherwise a function of the network's library computes
+            them.
     """
 
     input_size: int
@@ -49,8 +50,8 @@ class Anatomy:
 
 
 class OwnInput(nn.Module):
-    """Converts x_BCHW in [-1, 1] to the network's own input: its channels, its size, and its normalisation
-    (pixel in [0, 1] - mean) / std."""
+    """Converts x_BCHW in [-1, 1] to the input of a network from outside: its channels, its size, and its normalisation,
+    (pixel − mean) / std for pixels in [0, 1]."""
 
     def __init__(self, anatomy: Anatomy, *, mean: Iterable[float], std: Iterable[float]) -> None:
         super().__init__()
@@ -75,6 +76,13 @@ class OwnInput(nn.Module):
 
 class Outside(nn.Module):
     """A network from outside as a model: features(x_BCHW) -> x_BD and forward(x_BCHW) -> logits_BK, for x in [-1, 1].
+
+    Args:
+        mean, std: mean and standard deviation per channel by which the network's own pixels in [0, 1] are normalised.
+        whole: (network, images) -> features x_BD, used unless `anatomy.plain`.
+        convert: (weights by name, network) -> weights by the network's names, for older checkpoints; None if there is
+            no such function.
+        classifiers: paths of the classifier's layers where it cannot be detached; their weights are not loaded.
 
     Attributes:
         body: the network without its classifier; the whole network if the classifier cannot be detached.
@@ -119,15 +127,15 @@ class Outside(nn.Module):
         return self.head(x_BD) if isinstance(self.head, nn.Linear) else self.head(x_BD[..., None, None]).flatten(1)
 
     def original(self) -> nn.Module:
-        """Put the classifier back into the network, and return the network as its library has it. This model must not
-        be used afterwards."""
+        """Put the classifier back into the network, and return the network as its library builds it. This wrapper must
+        not be used afterwards."""
         if self._path is not None and self.head is not None:
             _swapped(self.body, self._path, self.head)
         return self.body
 
     def load_own(self, tensors: Mapping[str, Tensor]) -> None:
-        """Load all weights but the classifier's from a checkpoint with the network's own names. If names or shapes
-        differ, the library's own function converts them first (timm's resizes position tables).
+        """Load all weights except the classifier's from the tensors of a checkpoint that was saved by the network's own
+        library. If names or shapes differ, the library's function converts them first (timm's resizes position tables).
 
         Raises:
             ValueError: names or shapes still differ; nothing is loaded.
@@ -156,7 +164,8 @@ class Outside(nn.Module):
         self.body.load_state_dict(given, strict=False)
 
     def take_over(self, trained: Outside) -> None:
-        """Fill the body from the same network for another image size, and the classifier with zeros.
+        """Copy the weights of the body from `trained`, the same network for another image size, and fill the classifier
+        with zeros.
 
         Raises:
             ValueError: the classifier could not be detached, or weights depend on the image size and do not fit.
@@ -170,8 +179,12 @@ class Outside(nn.Module):
 
 
 def sizes_from(image_size: int | tuple[int, int], own: int | None = None) -> list[int]:
-    """Return the input sizes to try for images of a size, in order: this size, the next multiples of STEPS, and the
-    network's own size.
+    """Return the input sizes to try for images of a size, in order: this size, the size rounded up to multiples of each
+    of STEPS, and the network's own size. All are pixels per side.
+
+    Args:
+        image_size: side, or (height, width), of the images.
+        own: the size that the network was made for; None if unknown.
 
     Raises:
         ValueError: images are not square.
@@ -192,18 +205,19 @@ def anatomy_of(
     num_classes: int | None,
     whole: Callable[[nn.Module, Tensor], Tensor] | None = None,
 ) -> Anatomy:
-    """Find a network's input and classifier, by running it once with the first size and number of channels that it
-    takes.
+    """Return what a network's input and classifier are, found by running it once with the first input that it takes.
 
-    This is done on the meta device; if the network takes no size there, on the CPU, because many networks read the
+    The network is run on the meta device; if that fails for every size, on the CPU, because many networks read the
     values of a tensor while they are built.
 
     Args:
         make: function of (input size in pixels, input channels) that makes the network.
-        sizes: input sizes to try, in order.
+        sizes: input sizes to try, in pixels per side, in order.
+        channels: channels of the images; with each size, these are tried first, then colour.
         num_classes: number of outputs that the network must have; None accepts any.
-        whole: (network, x_BCHW) -> features, as its library defines them. It is used if these are not the classifier's
-            input (a hidden layer lies between), or if the classifier cannot be detached.
+        whole: (network, x_BCHW) -> features, as the network's library defines them; None if it defines none. It is used
+            if these features are not the classifier's input (a hidden layer lies between), or if the classifier cannot
+            be detached.
 
     Raises:
         ValueError: the network takes none of the sizes, its output is not logits_BK, or its features cannot be found.
@@ -230,8 +244,8 @@ def anatomy_of(
 
 @contextlib.contextmanager
 def _probing(device: str) -> Iterator[None]:
-    """Make `device` the default device inside the `with` block. Afterwards restore random generators, and remove meta
-    tensors from other libraries' caches."""
+    """Make `device` torch's default device inside the `with` block. Afterwards restore the state of its random
+    generator, and, if the device is "meta", remove meta tensors from other libraries' caches."""
     try:
         with torch.random.fork_rng(devices=[]), torch.device(device):
             yield
@@ -243,13 +257,14 @@ def _probing(device: str) -> Iterator[None]:
 def adapted(
     make: Make, *, sizes: Iterable[int], image_size: int, channels: int, num_classes: int | None = None
 ) -> nn.Module:
-    """Return a user's network as a model: the network itself if it has the members of CONTRACT, else wrapped as
-    `Outside`.
+    """Return a user's network as a model of this project: the network itself if it has the members of CONTRACT, else
+    wrapped as `Outside`.
 
     Args:
         make: function of (input size in pixels, input channels) that makes the network, on the meta device too.
         sizes: input sizes to try; see `sizes_from`.
         image_size, channels: pixels per side, and channels, of images.
+        num_classes: number of outputs that the network must have; None accepts any.
 
     Raises:
         ValueError: the network cannot be adapted; see `anatomy_of`.
@@ -262,7 +277,8 @@ def adapted(
 
 
 def _keeps_contract(make: Make, image_size: int, channels: int) -> bool:
-    """Return whether a network has the members of CONTRACT, and needs no adapter."""
+    """Return whether the network that `make(image_size, channels)` builds has the members of CONTRACT, and so needs no
+    adapter."""
     for device in PROBES:
         try:
             with _probing(device):
@@ -275,8 +291,8 @@ def _keeps_contract(make: Make, image_size: int, channels: int) -> bool:
 
 
 def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:
-    """Run a network; return its output, and the path of the linear layer or convolution whose output this is (None if
-    there is none)."""
+    """Run a network on images; return its output, and the path of the last linear layer or convolution if its output is
+    the network's output, else None."""
     made: list[tuple[str, Tensor]] = []
     handles = [
         module.register_forward_hook(lambda _, __, output, path=path: made.append((path, output)))
@@ -294,8 +310,17 @@ def _watched(network: nn.Module, x_BCHW: Tensor) -> tuple[Any, str | None]:
 
 
 def _dissected(network: nn.Module, x_BCHW: Tensor, head: str | None, whole: Any) -> Anatomy:
-    """Return the anatomy of a network that has been run: with its classifier detached if possible, else with `whole` as
-    its features."""
+    """Return the anatomy of a network that has been run on x_BCHW. If the classifier can be detached, it is detached
+    from `network` on return; otherwise `whole` must compute features.
+
+    Args:
+        head: path of the layer that made the network's output; None if there is no such layer.
+        whole: (network, x_BCHW) -> features, as the network's library defines them; None if it defines none.
+
+    Raises:
+        ValueError: the classifier cannot be detached, and `whole` is None or computes something else than one vector
+            per image.
+    """
     sizes: dict[str, Any] = {"input_size": int(x_BCHW.shape[-1]), "channels": int(x_BCHW.shape[1])}
     own: Any = None
     if whole is not None:
@@ -329,7 +354,7 @@ def _width(features: Any) -> int:
 
 
 def _swapped(network: nn.Module, path: str, new: nn.Module) -> nn.Module:
-    """Replace the module at a path by another one, and return the old one."""
+    """Replace the module at a path of `network` ("head.fc") by `new`, and return the module that was there."""
     parent, _, name = path.rpartition(".")
     owner = network.get_submodule(parent)
     old: nn.Module = getattr(owner, name)
@@ -338,7 +363,8 @@ def _swapped(network: nn.Module, path: str, new: nn.Module) -> nn.Module:
 
 
 def _check_patches(network: nn.Module, size: int) -> None:
-    """Raise ValueError if a network's patches do not divide the image size, so that a part would be left out."""
+    """Raise ValueError if a network's patches do not divide the image size (pixels per side), so that a part of the
+    image would be left out."""
     embed: Any = getattr(network, "patch_embed", None)
     ratio = embed.feat_ratio() if hasattr(embed, "feat_ratio") else getattr(embed, "patch_size", 1)
     patch = max(ratio) if isinstance(ratio, tuple | list) else ratio

@@ -1,7 +1,7 @@
-"""Load checkpoints with the classifier that they were trained with, and with their own library's preparation of images.
+"""Load checkpoints of timm, torchvision and transformers with the classifier that they were trained with.
 
-Nothing is adapted here: the network is the library's, and images are resized, cropped and normalised as in the
-library's own evaluation. Classes are identified by their names, and ImageNet's also by WordNet ids.
+Nothing is adapted here: the network is built by its own library, and images are resized, cropped and normalised as in
+the library's own evaluation. Classes are identified by their names, and ImageNet's also by WordNet ids.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ MIN_SAME_NAMES = 0.9  # classes are taken as ImageNet's if this fraction of 1000
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Split a class's text such as "tench, Tinca tinca" into the names that it lists; the whole text comes last."""
+    """Split a class's label, such as "tench, Tinca tinca", into the names that it lists; return these, then the whole
+    label."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     return tuple(dict.fromkeys([*parts, text.strip()]))
 
 
 def _of_imagenet(subset: str = IMAGENET) -> tuple[tuple[str, ...], ...]:
-    """Return the classes of ImageNet, or of a subset, in their order: for each its WordNet id, then its names."""
+    """Return the classes of ImageNet, or of a subset that timm knows by name ("imagenet-a"), in their order: of each
+    class its WordNet id, then its names."""
     from timm.data import ImageNetInfo
 
     info = ImageNetInfo(subset)
@@ -40,12 +42,13 @@ def _of_imagenet(subset: str = IMAGENET) -> tuple[tuple[str, ...], ...]:
 
 
 def plain(name: str) -> str:
-    """Return a name in lower case, with spaces in place of underscores and hyphens, for comparison."""
+    """Return a class's name in lower case, with single spaces in place of underscores and hyphens, for comparison."""
     return " ".join(name.casefold().replace("_", " ").replace("-", " ").split())
 
 
 def _with_ids(labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """Return the names of each class; if they are ImageNet's thousand classes in its order, with WordNet ids first."""
+    """Return the names of each class, given the labels of all classes in order. If these are ImageNet's thousand
+    classes, the WordNet id comes first among the names of each."""
     own = tuple(_names(label) for label in labels)
     if len(labels) != 1000:
         return own
@@ -57,8 +60,8 @@ def _with_ids(labels: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _published(model: str, *, image_size: int) -> Mapping[str, float]:
-    """Return the published accuracies in [0, 1] of a timm checkpoint at an image size: test set and metric -> value; {}
-    if there are none."""
+    """Return the accuracies that timm publishes for a checkpoint at an image size (pixels per side): test set and
+    metric ("in1k_top1") -> accuracy in [0, 1]; {} if there are none."""
     with open(TABLE, encoding="utf-8", newline="") as file:
         for row in csv.DictReader(line for line in file if not line.startswith("#")):
             if row["model"] == model and int(row["image_size"]) == image_size:
@@ -67,7 +70,8 @@ def _published(model: str, *, image_size: int) -> Mapping[str, float]:
 
 
 def _misfit(error: Exception) -> str:
-    """Shorten torch's error for weights that do not fit a network, which may list hundreds of names, to a sentence."""
+    """Return one sentence on why weights do not fit a network, given torch's error, which may list hundreds of
+    names."""
     heading, *lines = str(error).splitlines() or [""]
     if not lines:
         return heading
@@ -84,7 +88,13 @@ def _prepared(transform: Any, image: Any) -> Any:
 
 
 def of_timm(source: str, *, pretrained: bool, checkpoint: Path | None) -> Classifier:
-    """Load a network of timm with its classifier; images are prepared as by timm's validate.py.
+    """Load a network of timm with the classifier that it was trained with; images are prepared as by timm's
+    validate.py.
+
+    Args:
+        source: name that `timm.create_model` takes.
+        pretrained: whether to load timm's weights, if no checkpoint is given.
+        checkpoint: file of the weights; None = no file.
 
     Raises:
         ValueError: the file does not hold the network's weights, or the network has no classifier of its own.
@@ -122,11 +132,12 @@ def of_timm(source: str, *, pretrained: bool, checkpoint: Path | None) -> Classi
 
 
 def of_torchvision(base: str, *, checkpoint: Path | None) -> Classifier:
-    """Load a network of torchvision with its classifier and default weights; images are prepared as these weights
-    state.
+    """Load a network of torchvision with its classifier; images are prepared as torchvision does for its default
+    weights.
 
     Args:
-        checkpoint: file of other weights.
+        base: torchvision's name of the network ("resnet18").
+        checkpoint: file of the weights; None = torchvision's default weights.
 
     Raises:
         ValueError: the file does not hold the network's weights.
@@ -156,7 +167,11 @@ def of_torchvision(base: str, *, checkpoint: Path | None) -> Classifier:
 
 
 def of_transformers(source: str, *, revision: str | None) -> Classifier:
-    """Load a checkpoint of transformers with its classifier; images are prepared by its own processor.
+    """Load a checkpoint of transformers with its classifier; images are prepared by the checkpoint's own processor.
+
+    Args:
+        source: repository on the hub (ORG/NAME), or a folder.
+        revision: commit, branch or tag of the repository; None = the newest commit.
 
     Raises:
         ValueError: the checkpoint has no classifier, or no image processor.

@@ -1,9 +1,9 @@
 """The ResNet used by the families BiT and Hybrid.
 
 Sources: BiT section 3.1 and its code; vit_jax models_resnet.py for the hybrids' backbone. Convolutions standardise
-their weights (Qiao et al. 2019) and are followed, or preceded, by GroupNorm. Names of weights are those of timm's
-ResNetV2, with which tests compare; using timm's code instead would cost each process three seconds of imports, as long
-as torch itself. Shapes: B images, C channels, H and W pixels.
+their weights (Qiao et al. 2019) and are preceded (in BiT) or followed (in hybrids) by GroupNorm. Names of weights are
+those of timm's ResNetV2, with which tests compare; using timm's code instead would cost each process three seconds of
+imports, as long as torch itself. Shapes: B images, C channels, H and W pixels.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ Layer = Callable[..., Any]
 
 
 def same_padding(x_BCHW: Tensor, *, kernel: Sequence[int], stride: Sequence[int]) -> tuple[int, int, int, int]:
-    """Return TensorFlow's SAME padding, (left, right, top, bottom) in pixels; an odd pixel goes to the right, or the
-    bottom."""
+    """Return the padding that TensorFlow calls SAME, (left, right, top, bottom) in pixels; an odd pixel goes to the
+    right, or the bottom. `kernel` and `stride` are (vertical, horizontal)."""
     needed_H, needed_W = (
         max((-(-size // step) - 1) * step + width - size, 0)
         for size, step, width in zip(x_BCHW.shape[-2:], stride, kernel, strict=True)
@@ -43,7 +43,7 @@ def same_padding(x_BCHW: Tensor, *, kernel: Sequence[int], stride: Sequence[int]
 
 
 class OverDeviation(torch.autograd.Function):
-    """Standardises each row of x_ON to (x − mean) / (deviation + eps), by torch's kernels of layer norm.
+    """Standardises each row of x_ON to (x − mean) / (standard deviation + eps), by torch's kernels for layer norm.
 
     With z the centred rows divided by their deviation s, and f = s / (s + eps), the result is f z. For an incoming
     gradient g, the gradient is that of layer norm for f g, plus (1 − f) / s times the mean of f g z along z, because f
@@ -69,10 +69,12 @@ class OverDeviation(torch.autograd.Function):
 
 
 class StdConv(nn.Conv2d):
-    """A convolution with a standardised weight, without bias.
+    """A convolution without bias, whose weight is standardised before use: over the inputs of each output channel it
+    has mean 0 and standard deviation 1.
 
     Args:
-        eps: keeps the division finite; it is added to the variance, or to the standard deviation if `eps_on_std`.
+        eps: small number that keeps the division finite. It is added to the variance, or to the standard deviation if
+            `eps_on_std`.
         same: whether images are padded as by `same_padding`.
     """
 
@@ -108,13 +110,14 @@ class StdConv(nn.Conv2d):
         self.eps, self.eps_on_std, self.same = eps, eps_on_std, same
 
     def standardised_weight(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """Return the weight with mean 0 and standard deviation 1 over each output channel's inputs (biased variance),
-        computed in float32 and converted to `dtype`."""
+        """Return the weight standardised to mean 0 and standard deviation 1 over each output channel's inputs (biased
+        variance), computed in float32 and converted to `dtype`."""
         flat = self.weight.flatten(1)
-        # Float32 results must stay equal to the bit until the recipe's next revision, so only others take the new way.
+        # Float32 results must stay equal to the bit until the recipe's next revision: only other types use
+        # `OverDeviation`.
         reduced_on_cpu = flat.is_cpu and dtype != torch.float32
         if self.eps_on_std and reduced_on_cpu:
-            # A step of R50+ViT-B/16 takes 0.92 of the time so (0.85 to 0.99 in six pairs of alternating processes).
+            # A step of R50+ViT-B/16 then takes 0.92 of the time (0.85 to 0.99 in six pairs of alternating processes).
             standardised = OverDeviation.apply(flat, self.eps)
         elif self.eps_on_std or flat.is_meta:
             # On the meta device plain operations are used, because counters would have to decompose the kernels below.
@@ -151,7 +154,7 @@ class StdConv(nn.Conv2d):
 
 class GroupNorm(nn.GroupNorm):
     """GroupNorm of 32 groups, followed by ReLU unless `relu` is False. Narrow layers have fewer groups, so that each
-    has at least `smallest` channels."""
+    group has at least `smallest` channels."""
 
     def __init__(self, channels: int, *, smallest: int, eps: float = 1e-5, relu: bool = True) -> None:
         groups = min(32, max(1, channels // smallest))
@@ -166,7 +169,8 @@ class GroupNorm(nn.GroupNorm):
 
 
 class Downsample(nn.Module):
-    """The projection shortcut of a stage's first block: a 1x1 convolution, with a norm in post-activation networks."""
+    """The projection shortcut of a stage's first block: a 1x1 convolution, followed by a norm unless `preact` (in
+    pre-activation networks)."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, preact: bool, conv: Layer, norm: Layer) -> None:
         super().__init__()
@@ -178,7 +182,8 @@ class Downsample(nn.Module):
 
 
 class PreActBottleneck(nn.Module):
-    """ResNet-v2's block: three convolutions, each preceded by its norm; the second has the stride, as in BiT's code."""
+    """ResNet-v2's bottleneck block: three convolutions, each preceded by a norm; the second convolution has the stride,
+    as in BiT's code."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, first: bool, conv: Layer, norm: Layer) -> None:
         super().__init__()
@@ -199,7 +204,8 @@ class PreActBottleneck(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """ResNet-v1.5's block: three convolutions, each followed by its norm; the second has the stride."""
+    """ResNet-v1.5's bottleneck block: three convolutions, each followed by a norm; the second convolution has the
+    stride."""
 
     def __init__(self, inputs: int, outputs: int, *, stride: int, first: bool, conv: Layer, norm: Layer) -> None:
         super().__init__()
@@ -219,7 +225,8 @@ class Bottleneck(nn.Module):
 
 
 class Stage(nn.Module):
-    """A sequence of blocks whose outputs have the same size; the first block changes size and channels."""
+    """A sequence of `depth` blocks whose outputs have the same size; the first block changes size (by `stride`) and
+    channels (from `inputs` to `outputs`)."""
 
     def __init__(self, block: Layer, inputs: int, outputs: int, *, depth: int, stride: int, **layers: Layer) -> None:
         super().__init__()
@@ -233,7 +240,7 @@ class Stage(nn.Module):
 
 
 class SamePool(nn.MaxPool2d):
-    """3x3 max-pooling of stride 2 with `same_padding`."""
+    """3x3 max-pooling of stride 2, padded as by `same_padding`."""
 
     def __init__(self) -> None:
         super().__init__(3, 2)
@@ -256,15 +263,18 @@ class Head(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A ResNet with the members that the harness needs, such as `features` and `init_weights(generator)`.
+    """A ResNet from images x_BCHW to class logits, or, as a hybrid's backbone, to a feature map.
 
     Args:
         blocks: number of bottleneck blocks in each stage.
         width: factor on every number of channels.
+        channels: channels of the images.
+        num_classes: outputs of the classifier; 0 = no classifier.
         small_stem: None = a 7x7 convolution of stride 2 and max-pooling; 1 or 2 = a 3x3 convolution of that stride, for
             small images.
-        preact: whether blocks are BiT's v2 blocks; otherwise the hybrids' post-activation blocks, with SAME padding.
-        numerics: which epsilons are used, those of the `official` JAX code or of `timm`'s port; weights fit either.
+        preact: whether blocks are BiT's pre-activation blocks, followed by a classifier; otherwise the hybrids'
+            post-activation blocks, with SAME padding and without a classifier.
+        numerics: whose epsilons are used, "official" (the JAX code's) or "timm" (its port's); weights fit either.
     """
 
     def __init__(
@@ -313,8 +323,9 @@ class ResNet(nn.Module):
 
     @torch.no_grad()
     def init_weights(self, generator: torch.Generator | None = None) -> None:
-        """Initialise convolutions as flax does by default (standardisation divides their scale out), the head with
-        zeros, and in hybrids the scale of each block's last norm with zeros."""
+        """Initialise convolutions as flax does by default (standardisation divides their scale out), the classifier
+        with zeros, and in hybrids the scale of each block's last norm with zeros. `generator`: None = torch's global
+        one."""
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 layers.lecun_normal(module.weight, generator)
@@ -329,16 +340,17 @@ class ResNet(nn.Module):
                 layers.constant(module.norm3.weight, 0.0)
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
-        """Return how the weights are stored in a checkpoint layout (see vit/formats.py); timm's names are the same."""
+        """Return how each weight is stored in a checkpoint layout ("google", "timm" or "own"; see vit/formats.py).
+        timm's names are the model's own."""
         from baselines._resnet_keys import entries
 
         return entries(self, layout)
 
     def forward_features(self, x_BCHW: Tensor) -> Tensor:
-        """Return the last stage's feature map.
+        """Return the last stage's feature map, x_BCHW.
 
-        On a CPU all maps are kept NCHW in memory: torch's group norm takes 2.5 times as long on NHWC, which batches of
-        pixels are.
+        On a CPU all maps are kept NCHW in memory: torch's group norm takes 2.5 times as long on NHWC, the order in
+        which batches of pixels arrive.
         """
         if layers.runs_on_cpu(x_BCHW):
             x_BCHW = x_BCHW.clone(memory_format=torch.contiguous_format)  # `contiguous` would not copy grey images
@@ -349,12 +361,13 @@ class ResNet(nn.Module):
         return self.head(self.forward_features(x_BCHW), pre_logits=True)
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Return logits x_BK; as a hybrid's backbone, the feature map."""
+        """Return class logits x_BK, or, as a hybrid's backbone, the feature map x_BCHW."""
         return self.head(self.forward_features(x_BCHW))
 
 
 def small_enough(image_size: tuple[int, int], stride: int) -> None:
-    """Raise ValueError if an image is smaller than the network's total down-sampling (`stride`)."""
+    """Raise ValueError if a side of the image, (height, width), is smaller than the network's total down-sampling,
+    `stride`, in pixels."""
     if min(image_size) < stride:
         raise ValueError(
             f"image {image_size[0]}x{image_size[1]} px is smaller than the total down-sampling of {stride}; use "
@@ -363,8 +376,8 @@ def small_enough(image_size: tuple[int, int], stride: int) -> None:
 
 
 def materialise(module: nn.Module, device: torch.device, generator: torch.Generator | None) -> None:
-    """Allocate a module that was built on the meta device, and initialise its weights; do nothing if `device` is
-    "meta"."""
+    """Give a module that was built on the meta device memory on `device`, and initialise its weights; do nothing if
+    `device` is "meta". `generator`: None = torch's global one."""
     if device.type != "meta":
         layers.allocate(module, device)
         module.init_weights(generator)  # type: ignore[operator]

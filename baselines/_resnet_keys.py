@@ -1,6 +1,6 @@
-"""How checkpoints name a ResNet's weights.
+"""How checkpoint files name a ResNet's weights.
 
-In the official .npz files convolutions are stored as HWIO, in our models as OIHW; none has a bias.
+In the official .npz files the weight of a convolution has the axes HWIO, in our models OIHW; no convolution has a bias.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ _CONV = "standardized_conv2d/kernel"
 
 
 def entries(model: Any, layout: str) -> list[Entry]:
-    """Return the entries of a ResNet in a layout (see vit/formats.py). timm's names are the model's own."""
+    """Return the entries (`vit.formats.Entry`) of a ResNet in a layout, "google", "timm" or "own". timm's names are the
+    model's own."""
     if layout != "google":
         return formats.own(model.state_dict())
     return bit_entries(model) if model.preact else backbone_entries(model)
 
 
 def bit_entries(model: Any) -> list[Entry]:
-    """Return the entries of BiT's layout (big_transfer): unit numbers have two digits, and a norm is named after the
-    convolution that it precedes."""
+    """Return the entries of a BiT in its authors' layout (big_transfer), where numbers of units have two digits, and a
+    norm is named after the convolution that follows it."""
     entries = [conv("stem.conv.weight", f"resnet/root_block/{_CONV}")]
     for stage, module in enumerate(model.stages):
         for unit, block in enumerate(module.blocks):
@@ -40,8 +41,8 @@ def bit_entries(model: Any) -> list[Entry]:
 
 
 def backbone_entries(model: Any) -> list[Entry]:
-    """Return the entries of a hybrid's ResNet (vit_jax models_resnet.py): a norm is named after the convolution that it
-    follows."""
+    """Return the entries of a hybrid's ResNet in the official layout (vit_jax models_resnet.py), where a norm is named
+    after the convolution before it."""
     entries = [conv("stem.conv.weight", "conv_root/kernel"), *norm("stem.norm", "gn_root")]
     for stage, module in enumerate(model.stages):
         for unit, block in enumerate(module.blocks):

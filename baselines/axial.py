@@ -1,9 +1,9 @@
-"""Axial-attention ViTs (the paper's appendix D.6, after Ho et al. 2019 and Wang et al. 2020).
+"""Axial-attention ViTs (the ViT paper's appendix D.6, after Ho et al. 2019 and Wang et al. 2020).
 
-Names: AxialViT-<row>/<patch>. Every block of the ViT becomes two: self-attention along rows and an MLP, then
-self-attention along columns and an MLP. This doubles the weights and MLPs of the blocks, but each token attends to as
-many others as the side of the grid has, not its area. Patch tokens are averaged, because the appendix does not say
-where a class token would go.
+Names: AxialViT-<variant>/<patch>, such as AxialViT-B/16, with a variant of vit/config.py. Every block of the ViT
+becomes two: self-attention along rows and an MLP, then self-attention along columns and an MLP. This doubles the
+weights and MLPs of the blocks, but a token attends to the tokens of its row, then of its column, instead of all. Patch
+tokens are averaged, because the appendix does not say where a class token would go.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PREFIX = "Axial"
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` is AxialViT-<row>/<patch>."""
+    """Return whether `name` is AxialViT-<variant>/<patch>, such as "AxialViT-B/16", with a variant of vit/config.py."""
     return name.startswith(f"{_PREFIX}ViT-") and vit_config.parse(name.removeprefix(_PREFIX)) is not None
 
 
@@ -35,9 +35,10 @@ def build(
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> VisionTransformer:
-    """Build an axial ViT, initialised (without memory under `torch.device("meta")`).
+    """Build an axial ViT, such as "AxialViT-B/16", with initial weights (without memory under `torch.device("meta")`).
 
     Args:
+        generator: random generator of the initial weights; None = torch's global one.
         options: fields of ViTConfig to override.
 
     Raises:

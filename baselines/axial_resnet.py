@@ -1,12 +1,13 @@
-"""Axial ResNets (the paper's appendix D.6, after Wang et al. 2020): BiTs with axial attention for 3x3 convolutions.
+"""Axial ResNets (the ViT paper's appendix D.6, after Wang et al. 2020): BiT ResNets with axial attention in place of
+3x3 convolutions.
 
 Names: AxialR<depth>x<width>[-s1|-s2], which is "Axial" before a name of `baselines/bit.py`, such as AxialR50x1, which
-the paper calls AxialResNet50. Attention goes along the rows of the feature map, then along its columns, with learned
-vectors for the offset between two pixels in queries, keys and values (Wang et al., section 3.2). The tables of these
-vectors have the size of the map, so a network is built for one image size, and cannot be fine-tuned at another.
+the ViT paper calls AxialResNet50. Attention goes along the rows of the feature map, then along its columns, with
+learned vectors for the offset between two pixels in queries, keys and values (Wang et al., section 3.2). The tables of
+these vectors have the size of the map, so a network is built for one image size, and cannot be fine-tuned at another.
 
-Wang et al. use batch normalisation, also for the logits before the softmax; here it is group normalisation, as in the
-rest of a BiT, and the logits are divided by the root of the vectors' length.
+Wang et al. use batch normalisation, also for the logits before the softmax. Here normalisation is by groups, as in the
+rest of a BiT ResNet, and the logits are divided by the square root of the length of a query.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ HEADS = 8
 
 
 def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
-    """Parse a name without its prefix by `bit._parse`; None if a head would not have a whole number of channels."""
+    """Parse a name such as "AxialR50x1" into (blocks per stage, width factor, stride of the small stem or None). Return
+    None for a name of another form, or if a head of attention would not have a whole number of channels."""
     parsed = bit._parse(name.removeprefix(_PREFIX)) if name.startswith(_PREFIX) else None
     return parsed if parsed and (64 * parsed[1]) % (2 * HEADS) == 0 else None
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` is AxialR<depth>x<width>[-s1|-s2] with a depth of BiT's table and width k/4."""
+    """Return whether `name` is AxialR<depth>x<width>[-s1|-s2] with a depth of `bit.BLOCKS` and a width that is a
+    multiple of 1/4."""
     return _parse(name) is not None
 
 
@@ -46,11 +49,12 @@ def build(
     blocks: int | None = None,
     **options: Any,
 ) -> AxialResNet:
-    """Build an axial ResNet, initialised (without memory under `torch.device("meta")`).
+    """Build an axial ResNet, such as "AxialR50x1", with initial weights (without memory under `torch.device("meta")`).
 
     Args:
-        image_size: the size that every image must have.
-        blocks: most blocks in each stage; None for those of the name.
+        image_size: side, or (height, width), in pixels, that every image must have.
+        generator: random generator of the initial weights; None = torch's global one.
+        blocks: largest number of blocks in each stage; None = as the name says.
 
     Raises:
         ValueError: the name or an option is unknown, or the image is smaller than the total down-sampling.

@@ -1,11 +1,11 @@
 """Hybrids for small images: a ViT on the feature map of a small ResNet of He et al. 2016, section 4.2.
 
-Names: <ResNet>+ViT-<row>/<n>, such as ResNet-8-s2+ViT-pico/8: a name of `baselines/resnet.py`, a ViT's row, and the
-total down-sampling n, as in the paper's own hybrids (`baselines/hybrid.py`). If the ResNet's stride is more than n, its
-last stages are removed and their blocks are appended to the stage before, as in the paper's R50+ViT-B/16; if it is
-less, the remaining factor of n is the patch size on the feature map. Options: norm and blocks of the ResNet, and those
-of a ViT. An image whose size is not divisible by n is padded by repeating its border, evenly on all sides: 28 px become
-32.
+Names: <ResNet>+ViT-<row>/<n>, such as ResNet-8-s2+ViT-pico/8: a name of `baselines/resnet.py`, a ViT's row (variant of
+vit/config.py), and the total down-sampling n, as in the ViT paper's own hybrids (`baselines/hybrid.py`). If the
+ResNet's stride is more than n, its last stages are removed and their blocks are appended to the stage before, as in the
+paper's R50+ViT-B/16; if its stride is less, the remaining factor of n is the patch size on the feature map. Options:
+norm and blocks of the ResNet, and the options of a ViT. An image whose size is not divisible by n is padded by
+repeating its border, evenly on all sides: 28 px become 32.
 
 Batch normalisation and basic blocks are the usual choice at this size: a stem of the paper's kind (bottlenecks,
 GroupNorm, standardised weights) at an eighth of its width was 13 points behind networks from elsewhere.
@@ -31,8 +31,12 @@ _NAMES = ("ResNet-8-s4+ViT-pico/8", "ResNet-8-s2+ViT-pico/8", "ResNet-14-s2+ViT-
 
 
 def _parse(name: str) -> dict[str, Any] | None:
-    """Parse a name into the ResNet's blocks per stage, channels and strides, the ViT's row and the total down-sampling;
-    None if it is no such name."""
+    """Parse a name such as "ResNet-8-s2+ViT-pico/8"; return None for a name of another form.
+
+    Returns:
+        A mapping. blocks, strides and widths: blocks per stage, strides (the stem's first) and channels per stage of
+        the ResNet's remaining stages; row: the ViT's variant; total: the total down-sampling in pixels.
+    """
     match = _NAME.fullmatch(name)
     if match is None or match["row"] not in vit_config.VARIANTS:
         return None
@@ -51,7 +55,8 @@ def _parse(name: str) -> dict[str, Any] | None:
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` is <ResNet>+ViT-<row>/<total>, and the remaining ResNet's stride divides the total."""
+    """Return whether `name` is <ResNet>+ViT-<row>/<total>, such as "ResNet-8-s2+ViT-pico/8", where the stride of the
+    ResNet's remaining stages divides the total down-sampling."""
     return _parse(name) is not None
 
 
@@ -66,11 +71,13 @@ def build(
     blocks: int | None = None,
     **options: Any,
 ) -> VisionTransformer:
-    """Build a hybrid, initialised (without memory under `torch.device("meta")`).
+    """Build a hybrid, such as "ResNet-8-s2+ViT-pico/8", with initial weights (without memory under
+    `torch.device("meta")`).
 
     Args:
+        generator: random generator of the initial weights; None = torch's global one.
         norm: normalisation of the ResNet: BatchNorm, or GroupNorm of four groups.
-        blocks: most blocks in each stage of the ResNet; None for those of the name.
+        blocks: largest number of blocks in each stage of the ResNet; None = as the name says.
         options: fields of ViTConfig to override.
 
     Raises:

@@ -1,4 +1,5 @@
-"""BiT ResNets (Kolesnikov et al. 2020), the paper's "ResNet (BiT)": pre-activation, GroupNorm, standardised weights.
+"""BiT ResNets (Kolesnikov et al. 2020), the ViT paper's "ResNet (BiT)": pre-activation, GroupNorm, standardised
+weights.
 
 Names: R<depth>x<width>[-s1|-s2], such as R50x1, R152x4, R11x0.25-s1. With the suffix, a 3x3 convolution of stride 1 or
 2 replaces BiT's stem (7x7 of stride 2, then max-pooling), for images of about 28-64 px. The depth is the number of
@@ -38,13 +39,15 @@ _NAME = re.compile(r"R(?P<depth>\d+)x(?P<width>\d+(?:\.\d+)?)(?:-s(?P<stem>[12])
 
 
 def width_of(text: str | None, default: float) -> float | None:
-    """Parse a width factor; None if it is not positive, or channels would not be multiples of 8."""
+    """Return the width factor that `text` says (`default` if it is None); None if the factor is not positive, or
+    channels would not be multiples of 8."""
     width = default if text is None else float(text)
     return width if width > 0 and (width * 64) % 8 == 0 else None
 
 
 def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
-    """Parse a name into (blocks per stage, width, stride of the small stem or None); None if it is not a BiT's."""
+    """Parse a name such as "R50x1" into (blocks per stage, width factor, stride of the small stem or None). Return None
+    for a name of another form."""
     match = _NAME.fullmatch(name)
     blocks = BLOCKS.get(int(match["depth"])) if match else None
     width = width_of(match["width"], 1.0) if match else None
@@ -54,7 +57,7 @@ def _parse(name: str) -> tuple[tuple[int, ...], float, int | None] | None:
 
 
 def at_most(stages: tuple[int, ...], blocks: int | None) -> tuple[int, ...]:
-    """Return the blocks per stage, limited to `blocks` in each; None sets no limit.
+    """Return the numbers of blocks per stage, each limited to `blocks` (None = no limit).
 
     Raises:
         ValueError: `blocks` is not a whole number of at least 1.
@@ -67,14 +70,15 @@ def at_most(stages: tuple[int, ...], blocks: int | None) -> tuple[int, ...]:
 
 
 def revision_of(name: str) -> int:
-    """Return the revision of a name: 2 below width 1, where groups of normalisation had two channels in revision 1;
-    else 1, because wider networks have not changed."""
+    """Return the revision of a model (see `ModelFamily.revision`) by its name: 2 if the width is below 1, because there
+    groups of normalisation had two channels in revision 1; else 1, because wider networks have not changed."""
     parsed = _parse(name)
     return 2 if parsed and parsed[1] < 1 else 1
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` is R<depth>x<width>[-s1|-s2] with a depth in BLOCKS and channels in multiples of 8."""
+    """Return whether `name` is R<depth>x<width>[-s1|-s2], such as "R50x1", with a depth in BLOCKS and a width at which
+    channels are multiples of 8."""
     return _parse(name) is not None
 
 
@@ -90,13 +94,15 @@ def build(
     widest: int | None = None,
     **options: Any,
 ) -> ResNet:
-    """Build a BiT ResNet, initialised (without memory under `torch.device("meta")`).
+    """Build a BiT ResNet, such as "R50x1", with initial weights (without memory under `torch.device("meta")`).
 
     Args:
-        image_size: only checked: the network takes any size from its total down-sampling on.
-        numerics: "official" or "timm": whose epsilon the weight standardisation has.
-        blocks: most blocks in each stage; None for those of the name.
-        widest: largest width factor; None for that of the name.
+        image_size: side, or (height, width), in pixels. It is only checked: the network takes any size that is not
+            smaller than its total down-sampling.
+        generator: random generator of the initial weights; None = torch's global one.
+        numerics: whose epsilon the weight standardisation has: "official" (BiT's code) or "timm" (its port).
+        blocks: largest number of blocks in each stage; None = as the name says.
+        widest: largest width factor; None = as the name says.
 
     Raises:
         ValueError: the name or an option is unknown, or the image is smaller than the total down-sampling.

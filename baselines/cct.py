@@ -3,8 +3,9 @@
 Names: CCT-<layers>/<kernel>x<convolutions>, such as CCT-2/3x2: the number of encoder layers, then kernel size and
 number of the tokenizer's convolutions, each followed by max-pooling of stride 2. At 28 px, 3x2 gives 49 tokens and 3x1
 gives 196. Options: width, heads, mlp_width, position (learned-1d, sincos-2d, none), and the probabilities dropout,
-dropout_weights and stochastic_depth. The authors' probabilities (0.1 for attention weights, 0.1 for depth) are for 200
-epochs and more; here they are 0 unless given, because a study's recipe regularises all of its networks alike.
+dropout_weights and stochastic_depth. The authors use probabilities of 0.1 for attention weights and for stochastic
+depth, in trainings of 200 epochs and more; here all are 0 unless given, because a study's recipe regularises all of its
+networks alike.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _NAME = re.compile(r"CCT-(?P<layers>[1-9]\d*)/(?P<kernel>\d)x(?P<convolutions>\d
 
 
 def _parse(name: str) -> tuple[int, int, int] | None:
-    """Parse a name into (layers, kernel, convolutions); None if it is not a CCT's."""
+    """Parse a name such as "CCT-2/3x2" into (layers, kernel size, number of convolutions). Return None for a name of
+    another form or with other numbers than this file supports."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -38,7 +40,8 @@ def _parse(name: str) -> tuple[int, int, int] | None:
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` is CCT-<layers>/<kernel>x<convolutions> with numbers that this file supports."""
+    """Return whether `name` is CCT-<layers>/<kernel>x<convolutions>, such as "CCT-2/3x2", with numbers that this file
+    supports."""
     return _parse(name) is not None
 
 
@@ -52,11 +55,13 @@ def build(
     stochastic_depth: float = 0.0,
     **options: Any,
 ) -> CCT:
-    """Build a CCT, initialised (without memory under `torch.device("meta")`).
+    """Build a Compact Convolutional Transformer, such as "CCT-2/3x2", with initial weights (without memory under
+    `torch.device("meta")`).
 
     Args:
-        stochastic_depth: probability that the last block is skipped for an image in training; 0.1 in the paper.
-        options: fields of ViTConfig that are in OPTIONS.
+        generator: random generator of the initial weights; None = torch's global one.
+        stochastic_depth: probability that the last block is skipped for an image in training; Hassani et al. use 0.1.
+        options: fields of ViTConfig to override, from those in OPTIONS.
 
     Raises:
         ValueError: the name or an option is unknown, or an option's value is out of range.

@@ -1,16 +1,16 @@
 """Networks in a user's own file: path/to/file.py:CALLABLE.
 
 The callable (a class or a function) makes the network. It is called with those of `image_size`, `channels` and
-`num_classes` that it has parameters for; it must have the last. The network takes images in [-1, 1] and returns
+`num_classes` that it has parameters for; it must have `num_classes`. The network takes images in [-1, 1] and returns
 logits_BK. It has
 
     features(x_BCHW) -> x_BD, num_features (an int) and head (its classifier, with `forward` = head of features), or
     none of the three: then the classifier is the last nn.Linear, whose output must be what the network returns.
 
 Optional in the file: FAMILY, the label of its models in figures (default: the callable's name). Optional attributes of
-the network: `mean` and `std` of its own normalisation of pixels in [0, 1], if it should not get images in [-1, 1].
-The file can import modules from its own folder. All of this code is part of the model's identity:
-bench/study/fingerprint.py.
+the network: `mean` and `std`, by which it normalises pixels in [0, 1], if it should not be given images in [-1, 1]. The
+file can import modules from its own folder. All of this code is part of the model's identity (see
+bench/study/fingerprint.py): results of other code are not reused.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ def accepts(name: str) -> bool:
 
 
 def source(name: str) -> Path:
-    """Return the file of a model's name, and append its folder to `sys.path`, so that the file can import from it."""
+    """Return the path of the file in a model's name (FILE.py:CALLABLE), and append the file's folder to `sys.path`, so
+    that the file can import modules from there. A file named without a folder is searched in the folders of
+    VIT_BENCH_MODEL_FOLDERS too."""
     named = Path(name.partition(SEPARATOR)[0] + ".py")
     folders = filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)) if named.name == str(named) else ()
     path = next((path for folder in folders if (path := Path(folder) / named).is_file()), named.absolute())
@@ -54,8 +56,9 @@ def source(name: str) -> Path:
 
 
 def without_folder(names: Sequence[str]) -> list[str]:
-    """Return models' names as results show them: without the folder of a file that was given by its whole path, which
-    is private. From then on the file is found by its name alone, in this process and those that it starts.
+    """Return models' names as results show them: without the folder of a file that was given by its absolute path,
+    because that is private. From then on such a file is found by its name alone, in this process and those that it
+    starts.
 
     Raises:
         ValueError: two files would have the same name.
@@ -78,7 +81,7 @@ def without_folder(names: Sequence[str]) -> list[str]:
 
 
 def check(name: str) -> None:
-    """Check that a file and its callable exist, without running the file.
+    """Check that the file and the callable of a model's name (FILE.py:CALLABLE) exist, without running the file.
 
     Raises:
         ValueError: there is no such file or callable; the message says what there is instead.
@@ -101,14 +104,14 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _assigned(node: ast.stmt) -> list[str]:
-    """Return the names that a statement binds by assignment or import."""
+    """Return the names that a statement of a module defines by assignment or import."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return [alias.asname or alias.name for alias in node.names]
     return [target.id for target in getattr(node, "targets", []) if isinstance(target, ast.Name)]
 
 
 def label_of(name: str) -> str:
-    """Return the label of a model: FAMILY of its file, or the callable's name."""
+    """Return the label of a model in figures: the constant FAMILY of its file, or else the callable's name."""
     for node in _tree(source(name)).body:
         if isinstance(node, ast.Assign) and "FAMILY" in _assigned(node) and isinstance(node.value, ast.Constant):
             return str(node.value.value)
@@ -117,7 +120,7 @@ def label_of(name: str) -> str:
 
 @cache
 def load(path: Path) -> ModuleType:
-    """Import a file as a module. It is run once in a process.
+    """Import a file as a module, and return it. The file is run once in a process.
 
     Raises:
         ValueError: the file ends the program; the message says at which line. Other errors of the file are passed on.
@@ -143,14 +146,16 @@ def load(path: Path) -> ModuleType:
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
-    """Build the model (under `torch.device("meta")` only its shapes).
+    """Build the model of a name (FILE.py:CALLABLE) with `features`, `num_features` and `head`; under
+    `torch.device("meta")` it has shapes only.
 
     Args:
+        image_size, channels: pixels per side, and channels, of the images.
         options: further arguments of the callable; `input_size` sets the pixels per side of the network's input.
 
     Raises:
-        ValueError: there is no such callable, an option is unknown, the network does not take the size, or it has not
-            the members that are described above.
+        ValueError: there is no such callable, an option is unknown, the network does not take the size, or it lacks
+            members that this module describes.
     """
     from torch import nn
 

@@ -2,15 +2,15 @@
 wrote.
 
 A checkpoint comes with its weights, unless `weights=random` asks for its architecture alone. It is loaded by AutoModel,
-or by AutoBackbone if transformers has the architecture only as a backbone. Of a model of images and texts the image
-encoder is used. Size and normalisation are those of the checkpoint's own image processor. The option `features` says
-which output of the encoder is used:
+or by AutoBackbone if transformers has the architecture only as a backbone. If it is a model of images and texts, its
+image encoder is used. Size and normalisation are those of the checkpoint's own image processor. The option `features`
+says which output of the encoder is used:
 
-* pooled: its `pooler_output` (by its mean, attention head or dense layer);
-* class: the class token of its last layer;
-* mean: the mean of the tokens of its patches;
-* auto: the first of pooled, class and mean that it has trained weights for. transformers fills a pooler that the
-  checkpoint lacks with random numbers, and such a pooler is never used.
+* pooled: the encoder's `pooler_output` (made by a mean, an attention head or a dense layer);
+* class: the class token of the last layer;
+* mean: the mean of the patches' tokens of the last layer;
+* auto: the first of pooled, class and mean that the checkpoint has trained weights for. transformers fills a pooler
+  that the checkpoint lacks with random numbers, and such a pooler is never used.
 
 Code that a checkpoint contains is never run.
 """
@@ -50,13 +50,14 @@ METADATA_SECONDS = 5.0  # longest time that a plan waits for the hub to say how 
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` has the form hf:…"""
+    """Return whether `name` is "hf:" followed by more."""
     return name.startswith(PREFIX) and len(name) > len(PREFIX)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a checkpoint is: a folder (`source`), or a repository on the hub and the revision that was asked for."""
+    """Where a checkpoint is. `source` is a folder, or a repository on the Hugging Face hub (ORG/NAME); `revision` is
+    the commit, branch or tag of the repository, None for the newest commit."""
 
     source: str
     revision: str | None = None
@@ -75,10 +76,12 @@ def _place(name: str) -> _Place:
 
 
 def _file(place: _Place, name: str, *, fetch: bool = False) -> Path | None:
-    """Return the path of one of the checkpoint's files on this disk; None if the checkpoint has no such file.
+    """Return the path on this disk of one of a checkpoint's files, called `name`; None if the checkpoint has no such
+    file.
 
     Args:
-        fetch: whether to fetch the file from the hub if it is not on this disk; otherwise None is returned then.
+        fetch: whether to fetch a file that is not on this disk from the hub. If not, None is returned for such a file
+            too.
 
     Raises:
         OSError: the file cannot be fetched.
@@ -104,10 +107,10 @@ def _file(place: _Place, name: str, *, fetch: bool = False) -> Path | None:
 
 
 def _config(place: _Place) -> Mapping[str, Any]:
-    """Return the contents of the checkpoint's config.json.
+    """Return the contents of a checkpoint's config.json, which is fetched if necessary.
 
     Raises:
-        ValueError: the checkpoint has none, or is not of a kind that transformers reads.
+        ValueError: the checkpoint has no config.json, or is not of a kind that transformers reads.
         OSError: the file cannot be fetched.
     """
     path = _file(place, CONFIG, fetch=True)
@@ -124,7 +127,8 @@ def _config(place: _Place) -> Mapping[str, Any]:
 
 
 def _processor(place: _Place) -> Mapping[str, Any]:
-    """Return the settings of the checkpoint's image processor; {} if it has none."""
+    """Return the settings of a checkpoint's image processor (preprocessor_config.json, fetched if necessary); {} if it
+    has none, or the hub cannot be reached."""
     with contextlib.suppress(OSError):
         if (path := _file(place, PROCESSOR, fetch=True)) is not None:
             return json.loads(path.read_bytes())
@@ -132,10 +136,10 @@ def _processor(place: _Place) -> Mapping[str, Any]:
 
 
 def _need_transformers() -> Any:
-    """Import and return transformers.
+    """Import the package transformers, and return it.
 
     Raises:
-        ValueError: it cannot be imported.
+        ValueError: transformers cannot be imported.
     """
     try:
         import transformers
@@ -145,10 +149,10 @@ def _need_transformers() -> Any:
 
 
 def check(name: str) -> None:
-    """Check that a checkpoint of this name exists. The hub is asked if it is not on this disk.
+    """Check that the checkpoint of a name (hf:…) exists. The hub is asked if the checkpoint is not on this disk.
 
     Raises:
-        ValueError: it does not exist or cannot be used; the message says why.
+        ValueError: the checkpoint does not exist or cannot be used; the message says why.
     """
     place = _place(name)
     if name.endswith("+pretrained"):
@@ -165,7 +169,12 @@ def check(name: str) -> None:
 
 
 def refusal(source: str, error: BaseException) -> str:
-    """Return a sentence that explains the hub's error for a repository, or transformers' for a folder."""
+    """Return a sentence for the user that explains why a checkpoint could not be loaded.
+
+    Args:
+        source: the checkpoint's folder, or its repository on the hub.
+        error: what transformers raised for the folder, or the hub's library for the repository.
+    """
     if Path(source).is_dir():
         return f"{source} holds no weights that transformers reads, such as {FILES[0]}"
     kinds = {kind.__name__ for kind in type(error).__mro__} | {kind.__name__ for kind in type(error.__cause__).__mro__}
@@ -185,13 +194,13 @@ def refusal(source: str, error: BaseException) -> str:
 
 
 def label_of(name: str) -> str:
-    """Return the label of a model: transformers' own family, such as "hf:dinov2"."""
+    """Return the label of a model in figures: its type in transformers, such as "hf:dinov2"."""
     return f"{PREFIX}{_config(_place(name))['model_type']}"
 
 
 def identity(name: str) -> dict[str, str]:
-    """Return what a network depends on: the version of transformers, and digests of a folder's files or a repository's
-    commit."""
+    """Return what the results of a model depend on, name -> version or digest: the version of transformers, and digests
+    of a folder's files or the commit of a repository."""
     from importlib.metadata import version
 
     place, found = _place(name), {"transformers": f"version {version('transformers')}"}
@@ -206,7 +215,8 @@ def identity(name: str) -> dict[str, str]:
 
 
 def _side(value: Any) -> int | None:
-    """Return pixels per side from a value in any form that processors and configurations have; None if it has none."""
+    """Return pixels per side from a size in any form that processors and configurations use (a number, a list, or a
+    mapping such as {"height": 224}); None if it says none."""
     if isinstance(value, Mapping):
         value = value.get("height") or value.get("shortest_edge")
     elif isinstance(value, list | tuple):
@@ -220,8 +230,8 @@ def _vision(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def input_size(name: str) -> int:
-    """Return the pixels per side of the images that the checkpoint's processor makes; without a processor, that of its
-    configuration."""
+    """Return the pixels per side of the images that a checkpoint is made for: those that its image processor makes, or
+    else those in its configuration."""
     place = _place(name)
     processor, config = _processor(place), _vision(_config(place))
     cropped = processor.get("crop_size") if processor.get("do_center_crop", "crop_size" in processor) else None
@@ -229,8 +239,8 @@ def input_size(name: str) -> int:
 
 
 def _normalisation(place: _Place) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Return mean and standard deviation by which pixels in [0, 1] are normalised. Without a processor both are 0.5, as
-    for most ViTs."""
+    """Return mean and standard deviation per channel by which a checkpoint's pixels in [0, 1] are normalised. If it has
+    no image processor, both are 0.5, as for most ViTs."""
     processor = _processor(place)
     if processor and not processor.get("do_normalize", True):
         return (0.0,) * 3, (1.0,) * 3
@@ -238,7 +248,8 @@ def _normalisation(place: _Place) -> tuple[tuple[float, ...], tuple[float, ...]]
 
 
 def _stored_names(place: _Place) -> list[str] | None:
-    """Return the names of the weights in the checkpoint; None if they are not on this disk, or not in safetensors."""
+    """Return the names of the weights in a checkpoint; None if its weights are not on this disk, or not in
+    safetensors."""
     single, index = (_file(place, name) for name in FILES[:2])
     if single is not None:
         from safetensors import safe_open
@@ -249,8 +260,9 @@ def _stored_names(place: _Place) -> list[str] | None:
 
 
 def _pooler_is_trained(place: _Place, config: Any) -> bool:
-    """Return whether the checkpoint has weights for the pooler of its architecture. This is known by its files, or, if
-    these are not on this disk, by the transformers class that wrote it."""
+    """Return whether a checkpoint has weights for the pooler of its architecture. Its files tell this; if they are not
+    on this disk, the transformers class that wrote them does. `config` is its configuration as an object of
+    transformers."""
     names = _stored_names(place)
     if names is None:
         import torch
@@ -265,7 +277,7 @@ def _pooler_is_trained(place: _Place, config: Any) -> bool:
 
 
 def _is_backbone_alone(config: Any) -> bool:
-    """Return whether transformers has an architecture as a backbone only."""
+    """Return whether transformers has the architecture of a configuration object as a backbone only."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_BACKBONE_MAPPING, MODEL_MAPPING
 
     return type(config) not in MODEL_MAPPING and type(config) in MODEL_FOR_BACKBONE_MAPPING
@@ -287,10 +299,11 @@ def quiet() -> Iterator[None]:
 
 
 def _read_config(place: _Place) -> Any:
-    """Return the checkpoint's configuration as an object of transformers.
+    """Return a checkpoint's configuration as an object of transformers.
 
     Raises:
-        ValueError: this version of transformers does not know the model's type, or it needs code of its own.
+        ValueError: this version of transformers does not know the model's type, or the model needs code that the
+            checkpoint contains.
     """
     transformers, stored = _need_transformers(), _config(place)
     with without_a_hub_that_nobody_knows(), quiet():
@@ -306,11 +319,16 @@ def _read_config(place: _Place) -> Any:
 
 
 def _taken(place: _Place, config: Any, features: str, *, trained: bool) -> str:
-    """Return which output is used as features ("pooled", "class" or "mean"), as the architecture and the checkpoint's
-    weights allow.
+    """Return which output of the image encoder is used as features: "pooled", "class" or "mean".
+
+    Args:
+        config: the checkpoint's configuration as an object of transformers.
+        features: the output that the user asks for, or "auto" for the first that the architecture and the checkpoint's
+            weights allow.
+        trained: whether the checkpoint's weights are used; otherwise any pooler is allowed.
 
     Raises:
-        ValueError: the network has no such output, or would compute it with weights that are not trained.
+        ValueError: the network does not have the output asked for, or would compute it with untrained weights.
     """
     import torch
 
@@ -349,13 +367,14 @@ def _vision_of(config: Any) -> Any:
 
 
 def _network(place: _Place, config: Any, *, trained: bool) -> nn.Module:
-    """Return the image encoder as transformers builds it.
+    """Return a checkpoint's image encoder as transformers builds it.
 
     Args:
-        trained: whether to load the checkpoint's weights.
+        config: the checkpoint's configuration as an object of transformers.
+        trained: whether to load the checkpoint's weights; otherwise transformers initialises them.
 
     Raises:
-        ValueError: the model has no image encoder, or the checkpoint lacks some of its weights.
+        ValueError: the model has no image encoder, or the checkpoint lacks some of the encoder's weights.
         OSError: the weights cannot be fetched.
     """
     import torch
@@ -400,12 +419,14 @@ def _network(place: _Place, config: Any, *, trained: bool) -> nn.Module:
 
 
 def _module(body: nn.Module, config: Any, *, how: str, num_classes: int, size: int, width: int | None) -> nn.Module:
-    """Return a module that computes the encoder's features, with a new linear classifier after them.
+    """Return a module from images to class logits: an image encoder, features of it, and a new linear classifier.
 
     Args:
+        body: the image encoder.
+        config: the checkpoint's configuration as an object of transformers.
         how: output that is used as features: "pooled", "class" or "mean".
         size: pixels per side of images.
-        width: number of features; None finds it by a pass.
+        width: number of features; None = found by running the encoder once.
     """
     import torch
     from torch import nn
@@ -464,10 +485,12 @@ def build(
     weights: str = "trained",
     **options: Any,
 ) -> Any:
-    """Build the model (under `torch.device("meta")` only its shapes).
+    """Build the model of a name (hf:…) with `features`, `num_features` and `head`; under `torch.device("meta")` it has
+    shapes only.
 
     Args:
-        features: which output of the encoder is used, one of FEATURES.
+        image_size, channels: pixels per side, and channels, of the images.
+        features: which output of the image encoder is used, one of FEATURES (see above).
         weights: "trained", or "random" for the architecture alone.
         options: fields of transformers' configuration; `input_size` sets the pixels per side of the network's input.
 
@@ -511,7 +534,8 @@ def build(
 
 
 def about(name: str, **options: Any) -> str:
-    """Return a sentence that says which output, image size and normalisation of a checkpoint are used."""
+    """Return a sentence that says which output, image size and normalisation of a checkpoint are used. `options` are
+    those of `build`."""
     place = _place(name)
     trained = options.get("weights") != "random"
     how = _taken(place, _read_config(place), options.get("features", "auto"), trained=trained)
@@ -523,7 +547,7 @@ def about(name: str, **options: Any) -> str:
 
 
 def weights_of(name: str) -> Weights | None:
-    """Return where the weights are, how large they are and their licence, as far as known."""
+    """Return where a checkpoint's weights are, how large they are and their licence, as far as this is known."""
     place = _place(name)
     licence, where = "", place.source if place.is_folder else f"{place.source} of the hub"
     with contextlib.suppress(OSError):
@@ -549,7 +573,8 @@ def weights_of(name: str) -> Weights | None:
 
 
 def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """Return the checkpoint with its own classifier; see `baselines._own_heads`.
+    """Return a checkpoint with the classifier that it was trained with; see `baselines._own_heads`. `checkpoint` must
+    be None.
 
     Raises:
         ValueError: the checkpoint has no classifier, or a file of other weights is given.

@@ -1,10 +1,10 @@
-"""Hybrids: a ViT on the feature map of a ResNet (the paper's section 3.1 and appendix B).
+"""Hybrids: a ViT on the feature map of a ResNet (the ViT paper's section 3.1 and appendix B).
 
-Names: R<depth>[x<width>]+ViT-<row>/<n>, where n is the *total* down-sampling, not a patch size: R50+ViT-B/16 has blocks
-[3, 4, 9], i.e. stage 4 is removed and its blocks are appended to stage 3, and 1x1 patches. The backbone is
-post-activation (ResNet-v1.5), unlike BiT's. R+ViT-Ti/16 is the released stem-only model: its name says 16, but its
-total down-sampling is 32 (stem 4, patch 8). Models with a total below 16 have a 3x3 stem and, unless a width is given,
-a quarter of the channels.
+Names: R<depth>[x<width>]+ViT-<row>/<n>, where the row is a variant of vit/config.py, and n is the *total*
+down-sampling, not a patch size: R50+ViT-B/16 has blocks [3, 4, 9], i.e. stage 4 is removed and its blocks are appended
+to stage 3, and 1x1 patches. The backbone is post-activation (ResNet-v1.5), unlike BiT's. R+ViT-Ti/16 is the released
+stem-only model: its name says 16, but its total down-sampling is 32 (stem 4, patch 8). Models with a total below 16
+have a 3x3 stem and, unless a width is given, a quarter of the channels.
 """
 
 from __future__ import annotations
@@ -31,8 +31,12 @@ _FULL_STEM_FROM = 16
 
 
 def _parse(name: str) -> dict[str, Any] | None:
-    """Parse a name into the ResNet's blocks per stage, width and small stem, the total down-sampling and the ViT's row;
-    None if it is not a hybrid's."""
+    """Parse a name such as "R50+ViT-B/16"; return None for a name of another form.
+
+    Returns:
+        A mapping. blocks: the ResNet's blocks per stage; width: its width factor; small_stem: stride of its small stem,
+        or None; total: total down-sampling in pixels; row: the ViT's variant.
+    """
     if name == _STEM_ONLY:
         return {"blocks": (), "width": 1.0, "small_stem": None, "total": 32, "row": "Ti"}
     match = _NAME.fullmatch(name)
@@ -44,7 +48,7 @@ def _parse(name: str) -> dict[str, Any] | None:
     if blocks is None or width is None:
         return None
     stem = 4 if total >= _FULL_STEM_FROM else (2 if total % 2 == 0 else 1)
-    while stem * 2 ** (len(blocks) - 1) > total and len(blocks) > 1:  # the paper's option (ii), repeated if necessary
+    while stem * 2 ** (len(blocks) - 1) > total and len(blocks) > 1:  # the paper's option (ii), repeated if needed
         blocks = (*blocks[:-2], blocks[-2] + blocks[-1])
     if total % (stem * 2 ** (len(blocks) - 1)):
         return None
@@ -53,14 +57,15 @@ def _parse(name: str) -> dict[str, Any] | None:
 
 
 def revision_of(name: str) -> int:
-    """Return the revision of a name: 2 if its ResNet is narrower than width 1 (see `baselines.bit.revision_of`), else
-    1."""
+    """Return the revision of a model (see `ModelFamily.revision`) by its name: 2 if its ResNet is narrower than width 1
+    (see `baselines.bit.revision_of`), else 1."""
     parts = _parse(name)
     return 2 if parts and parts["width"] < 1 else 1
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` is R<depth>[x<width>]+ViT-<row>/<total>, and the ResNet's stride divides the total."""
+    """Return whether `name` is R<depth>[x<width>]+ViT-<row>/<total>, such as "R50+ViT-B/16", where the stride of the
+    ResNet's remaining stages divides the total down-sampling."""
     return _parse(name) is not None
 
 
@@ -75,11 +80,12 @@ def build(
     blocks: int | None = None,
     **options: Any,
 ) -> VisionTransformer:
-    """Build a hybrid, initialised (without memory under `torch.device("meta")`).
+    """Build a hybrid, such as "R50+ViT-B/16", with initial weights (without memory under `torch.device("meta")`).
 
     Args:
-        numerics: "official" or "timm": whose epsilons the backbone has.
-        blocks: most blocks in each stage of the backbone; None for those of the name.
+        generator: random generator of the initial weights; None = torch's global one.
+        numerics: whose epsilons the ResNet has: "official" (the JAX code's) or "timm" (its port's).
+        blocks: largest number of blocks in each stage of the ResNet; None = as the name says.
         options: fields of ViTConfig to override.
 
     Raises:

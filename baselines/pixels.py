@@ -1,4 +1,4 @@
-"""The pixel baseline: raw pixels as features. It has no parameters and no head, and is not trained."""
+"""The pixel baseline: raw pixels as features. It has no parameters and no classifier, and is not trained."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def build(
     """Return a module whose `features` are the flattened pixels.
 
     Args:
-        num_classes: ignored, because there is no head; calling the module itself raises NotImplementedError.
+        image_size: side, or (height, width), in pixels.
+        generator: ignored, because there are no weights.
+        num_classes: ignored, because there is no classifier; calling the module itself raises NotImplementedError.
 
     Raises:
         ValueError: the name is unknown, or an option is given.

@@ -3,7 +3,7 @@
 Names: ResNet-<depth>[x<width>][-s2|-s4], such as ResNet-20, ResNet-8x2-s4. The depth is 6 n + 2: a stem, three stages
 of n basic blocks (two 3x3 convolutions each) and a classifier; stages have 16, 32 and 64 channels times the width.
 Options: norm=batch (as He et al.) or group; shortcut=pad (their option A, without weights) or conv (option B); blocks,
-the most in each stage.
+the largest number of blocks in each stage.
 
 The stem and the first stage keep the image's size, as in He et al. With -s2 the stem has stride 2, and with -s4 the
 first stage too: a quarter and a fourteenth of the multiplications, for short trainings on a CPU.
@@ -33,7 +33,8 @@ LONGEST = 1202  # the largest depth in He et al.
 
 
 def _parse(name: str) -> dict[str, Any] | None:
-    """Parse a name into blocks per stage, channels and strides; None if it is not a small ResNet's."""
+    """Parse a name such as "ResNet-8x2-s4" into {"blocks": blocks in each stage, "widths": channels of each stage,
+    "strides": stride of the stem, then of each stage}. Return None for a name of another form."""
     match = _NAME.fullmatch(name)
     if match is None:
         return None
@@ -49,8 +50,8 @@ def _parse(name: str) -> dict[str, Any] | None:
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` is ResNet-<depth>[x<width>][-s2|-s4] with depth 6 n + 2 and channels that are multiples of
-    4."""
+    """Return whether `name` is ResNet-<depth>[x<width>][-s2|-s4], such as "ResNet-20", with depth 6 n + 2 and channels
+    that are multiples of 4."""
     return _parse(name) is not None
 
 
@@ -66,13 +67,15 @@ def build(
     blocks: int | None = None,
     **options: Any,
 ) -> BasicResNet:
-    """Build a small ResNet, initialised (without memory under `torch.device("meta")`).
+    """Build a small ResNet, such as "ResNet-20", with initial weights (without memory under `torch.device("meta")`).
 
     Args:
-        image_size: only checked: the network takes any size from its total down-sampling on.
-        norm: BatchNorm, or GroupNorm of four groups, with which features do not depend on other images of a batch.
-        shortcut: shortcut between two sizes: option A (`pad`) or B (`conv`) of He et al.
-        blocks: most blocks in each stage; None for those of the name.
+        image_size: side, or (height, width), in pixels. It is only checked: the network takes any size that is not
+            smaller than its total down-sampling.
+        generator: random generator of the initial weights; None = torch's global one.
+        norm: BatchNorm, or GroupNorm of four groups; with GroupNorm, features do not depend on other images of a batch.
+        shortcut: shortcut between maps of different size: option A (`pad`) or B (`conv`) of He et al.
+        blocks: largest number of blocks in each stage; None = as the name says.
 
     Raises:
         ValueError: the name or an option is unknown, or the image is smaller than the total down-sampling.

@@ -1,11 +1,11 @@
-"""Every classification model of timm (Wightman 2019, Apache-2.0): timm:NAME[.TAG][+pretrained].
+"""A family with every classification model of timm (Wightman 2019, Apache-2.0): timm:NAME[.TAG][+pretrained].
 
 Also timm:hf-hub:ORG/NAME and timm:local-dir:FOLDER, as in timm itself. Weights are timm's initial ones, unless
-"+pretrained" asks for trained ones. Normalisation is that of the model's pretrained configuration; images are enlarged
-to the smallest size that the network takes. If the classifier is not a single last layer (such as two heads whose
-outputs are averaged), features are timm's `forward_head(pre_logits=True)`, and the model cannot be fine-tuned.
+"+pretrained" asks for its trained ones. Normalisation is that of the model's pretrained configuration; images are
+enlarged to the smallest size that the network takes. If the classifier is not a single last layer (such as two heads
+whose outputs are averaged), features are timm's `forward_head(pre_logits=True)`, and the model cannot be fine-tuned.
 
-`timm_models.csv` has the names and costs of all of them: `vit-bench flops --list 'convnext*'`.
+`timm_models.csv` has the names and costs of all of timm's models: `vit-bench flops --list 'convnext*'`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ HUB = "models--timm--"  # prefix of the folders of timm's weights in the cache o
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` has the form timm:…"""
+    """Return whether `name` is "timm:" followed by more."""
     return name.startswith(PREFIX) and len(name) > len(PREFIX)
 
 
 def _parse(name: str) -> tuple[str, bool]:
-    """Parse a name into (model name for `timm.create_model`, whether pretrained weights are asked for)."""
+    """Parse a name (timm:…) into (name for `timm.create_model`, whether pretrained weights are asked for)."""
     text = name.removeprefix(PREFIX)
     return text.removesuffix(PRETRAINED), text.endswith(PRETRAINED)
 
 
 def check(name: str) -> None:
-    """Check that a model of this name exists. timm is imported only for a name that is not in the table.
+    """Check that the model of a name (timm:…) exists. timm is imported only for a name that `timm_models.csv` lacks.
 
     Raises:
         ValueError: there is no such model or folder; the message suggests the nearest names.
@@ -56,19 +56,21 @@ def check(name: str) -> None:
 
 
 def architecture(name: str) -> str:
-    """Return timm's name of a model's architecture, without tag."""
+    """Return timm's name of the architecture of a model: for "timm:resnet50.a1_in1k", "resnet50"."""
     source, _ = _parse(name)
     return (_stored(source)[1] if ":" in source else source).partition(".")[0]
 
 
 def created_by(name: str) -> tuple[str, dict[str, Any]]:
-    """Return (name, arguments) with which `timm.create_model` makes the network without its weights."""
+    """Return the name and the keyword arguments with which `timm.create_model` makes the network of a name (timm:…)
+    without its weights."""
     source, _ = _parse(name)
     return _stored(source)[1:] if ":" in source else (source, {})
 
 
 def _stored(source: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
-    """Return (pretrained configuration, architecture, arguments) of hf-hub:ORG/NAME or local-dir:FOLDER."""
+    """Return the pretrained configuration, the architecture's name, and further arguments of `timm.create_model`, that
+    a source (hf-hub:ORG/NAME or local-dir:FOLDER) holds."""
     from timm.models._factory import load_model_config_from_hf, load_model_config_from_path, parse_model_name
 
     kind, where = parse_model_name(source)
@@ -79,7 +81,8 @@ def _stored(source: str) -> tuple[dict[str, Any], str, dict[str, Any]]:
 
 
 def label_of(name: str) -> str:
-    """Return the label of a model: timm's own family (the architecture's module), such as "timm:convnext"."""
+    """Return the label of a model in figures: timm's family (the module of its architecture), such as
+    "timm:convnext"."""
     base = architecture(name)
     if base in timm_costs.table():
         return f"timm:{timm_costs.table()[base]['family']}"
@@ -89,7 +92,8 @@ def label_of(name: str) -> str:
 
 
 def identity(name: str) -> dict[str, str]:
-    """Return what a network depends on: the version of timm, and digests of the files of a local folder."""
+    """Return what the results of a model depend on, name -> version or digest: the version of timm, and digests of the
+    files of a local folder."""
     from importlib.metadata import version
 
     source, pretrained = _parse(name)
@@ -104,7 +108,7 @@ def identity(name: str) -> dict[str, str]:
 
 
 def input_size(name: str) -> int:
-    """Return the pixels per side of the images that the model was made for."""
+    """Return the pixels per side of the images that a model was made for, by timm's configuration."""
     base = architecture(name)
     if not _parse(name)[1] and base in timm_costs.table():
         return int(timm_costs.table()[base]["image_size"])
@@ -112,7 +116,8 @@ def input_size(name: str) -> int:
 
 
 def on_disk() -> list[str]:
-    """Return the names of the models whose trained weights are in the cache of the Hugging Face hub."""
+    """Return the names (timm:…+pretrained) of timm's models whose trained weights are in the cache of the Hugging Face
+    hub."""
     from huggingface_hub.constants import HF_HUB_CACHE
 
     files = (
@@ -122,7 +127,8 @@ def on_disk() -> list[str]:
 
 
 def weights_of(name: str) -> Weights | None:
-    """Return where the weights are, how large they are (in float32) and their licence, by timm's configuration."""
+    """Return where a model's trained weights are, how large they are (in float32) and their licence, by timm's
+    configuration."""
     source, config = _parse(name)[0], _config(name)
     if source.startswith("local-dir:"):
         files = [*Path(source.removeprefix("local-dir:")).glob("*.safetensors")]
@@ -142,7 +148,8 @@ def weights_of(name: str) -> Weights | None:
 
 
 def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """Return the network with its own classifier; see `baselines._own_heads`."""
+    """Return a network with the classifier that it was trained with; see `baselines._own_heads`. `checkpoint` is a file
+    of other weights for it, None for none."""
     from baselines import _own_heads
 
     check(name)
@@ -152,7 +159,7 @@ def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
 
 
 def _config(name: str) -> dict[str, Any]:
-    """Return timm's pretrained configuration of a model: input size, mean, std, …; {} without one."""
+    """Return timm's pretrained configuration of a model: input size, mean, std, …; {} if timm has none."""
     from timm.models import get_pretrained_cfg
 
     source, _ = _parse(name)
@@ -163,9 +170,11 @@ def _config(name: str) -> dict[str, Any]:
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
-    """Build the model (under `torch.device("meta")` only its shapes).
+    """Build the model of a name (timm:…) with `features`, `num_features` and `head`; under `torch.device("meta")` it
+    has shapes only.
 
     Args:
+        image_size, channels: pixels per side, and channels, of the images.
         options: arguments of `timm.create_model`; `input_size` sets the pixels per side of the network's input,
             whatever the size of images.
 

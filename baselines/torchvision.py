@@ -1,4 +1,4 @@
-"""Every classification model of torchvision (BSD-3-Clause): torchvision:NAME[+pretrained].
+"""A family with every classification model of torchvision (BSD-3-Clause): torchvision:NAME[+pretrained].
 
 Images are normalised as for ImageNet, which all these models are made for; grey images become three equal channels.
 """
@@ -19,7 +19,7 @@ AUXILIARY = ("googlenet", "inception")  # modules of models that return further 
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` has the form torchvision:…"""
+    """Return whether `name` is "torchvision:" followed by more."""
     return name.startswith(PREFIX) and len(name) > len(PREFIX)
 
 
@@ -29,7 +29,7 @@ def _parse(name: str) -> tuple[str, bool]:
 
 
 def _builder(base: str) -> Any:
-    """Return torchvision's function that builds the model of this name.
+    """Return torchvision's function that builds the model of a name in torchvision ("resnet18").
 
     Raises:
         ValueError: torchvision is not installed, or has no such model.
@@ -47,7 +47,7 @@ def _builder(base: str) -> Any:
 
 
 def check(name: str) -> None:
-    """Check that torchvision has a model of this name.
+    """Check that torchvision has the model of a name (torchvision:…).
 
     Raises:
         ValueError: there is no such model; the message suggests the nearest names.
@@ -56,26 +56,29 @@ def check(name: str) -> None:
 
 
 def label_of(name: str) -> str:
-    """Return the label of a model: torchvision's own family (the builder's module), such as "torchvision:resnet"."""
+    """Return the label of a model in figures: torchvision's family (the module of its builder), such as
+    "torchvision:resnet"."""
     return f"{PREFIX}{_builder(_parse(name)[0]).__module__.rpartition('.')[2]}"
 
 
 def identity(name: str) -> dict[str, str]:
-    """Return what a network depends on: the version of torchvision."""
+    """Return what the results of a model depend on: {"torchvision": its version}."""
     from importlib.metadata import version
 
     return {"torchvision": f"version {version('torchvision')}"}
 
 
 def input_size(name: str) -> int:
-    """Return the pixels per side of the images that the model was made for."""
+    """Return the pixels per side of the images that torchvision's models were made for."""
     return OWN_SIZE
 
 
 def build(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> Any:
-    """Build the model (under `torch.device("meta")` only its shapes).
+    """Build the model of a name (torchvision:…) with `features`, `num_features` and `head`; under
+    `torch.device("meta")` it has shapes only.
 
     Args:
+        image_size, channels: pixels per side, and channels, of the images.
         options: arguments of torchvision's builder; `input_size` sets the pixels per side of the network's input,
             whatever the size of images.
 
@@ -118,7 +121,7 @@ def build(name: str, *, image_size: int, channels: int, num_classes: int, **opti
 
 
 def weights_of(name: str) -> Weights | None:
-    """Return where the default weights are and how large they are."""
+    """Return where the default weights of a model are, how large they are, and whether they are on this disk."""
     from torchvision import models
 
     weights = models.get_model_weights(_parse(name)[0]).DEFAULT
@@ -127,7 +130,8 @@ def weights_of(name: str) -> Weights | None:
 
 
 def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """Return the network with its own classifier; see `baselines._own_heads`."""
+    """Return a network with the classifier that it was trained with; see `baselines._own_heads`. `checkpoint` is a file
+    of other weights for it, None for none."""
     from baselines import _own_heads
 
     check(name)
@@ -135,7 +139,7 @@ def classifier(name: str, checkpoint: Path | None = None) -> Classifier:
 
 
 def on_disk() -> list[str]:
-    """Return the names of the models whose default weights are in torch's cache."""
+    """Return the names (torchvision:…+pretrained) of models whose default weights are in torch's cache."""
     import torch
     from torchvision import models
 

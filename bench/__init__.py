@@ -19,8 +19,8 @@ at."""
 
 
 def stopped_at_start(number: int, frame: FrameType | None) -> None:
-    """Exit with one line on Ctrl-C while a command is still being imported, which takes seconds: the code that handles
-    interruptions is not loaded yet."""
+    """Print one line and exit with code 128 + `number`: the handler of Ctrl-C while a command is still being imported.
+    That takes seconds, and the code that usually handles interruptions is not loaded yet."""
     os.write(2, b"stopped before it was done.\n")
     os._exit(128 + number)
 

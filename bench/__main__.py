@@ -1,4 +1,4 @@
-"""`vit-bench VERB …` is `python -m bench VERB …`."""
+"""The command `vit-bench VERB …`, also `python -m bench VERB …`: finds the module of the verb and calls its `main`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ MERGED = {"export": "report --to", "inspect": "report --cell"}  # command of the
 
 
 def verbs() -> dict[str, Path]:
-    """Return the file of every verb (subcommand): files of `commands` folders, those of plug-ins included, files of
-    bench/ itself, and the `__main__.py` of its packages."""
+    """Return verb (subcommand) -> its file. Verbs are the files with a function `main` in `commands` folders, those of
+    plug-ins included, and in bench/ itself, and the `__main__.py` of its packages."""
     files = {
         path.stem: path for place in (*registry.places("command"), str(FOLDER)) for path in Path(place).glob("*.py")
     }
@@ -49,7 +49,7 @@ def listing() -> str:
 
 
 def imported(path: Path) -> ModuleType:
-    """Import and return the module of a verb's file."""
+    """Import and return the module of a verb's file, `path`."""
     if not path.is_relative_to(FOLDER) or path.parent.name == "commands":
         return importlib.import_module(f"bench.commands.{path.stem}")
     return importlib.import_module(".".join(("bench", *path.relative_to(FOLDER).with_suffix("").parts)))

@@ -1,4 +1,4 @@
-"""The commands as functions, for notebooks and scripts: `import bench.api`, and `bench.api.run("study.toml", seeds=2)`.
+"""The commands as functions, for notebooks and scripts: `import bench.api; bench.api.run("study.toml", seeds=2)`.
 
 Options have the names of the flags, with "_" for "-", and take what a study file takes: `models=["ViT-nano/7"]`,
 `set={"clip": 0}`. A mistake raises `bench.core.errors.UserError`.
@@ -71,17 +71,17 @@ __all__ = [
     "status",
 ]
 Study = Path | str | None
-"""Path of a study file (TOML); None: the study is given by options alone."""
+"""Path of a study file (TOML); None: the options alone say what the study is."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Results(Shown):
-    """The results of a study, read from its folder when they are first used, and then kept. As text: the number of
-    runs, and the report's answers.
+    """The results of a study, read from its folder when they are first used, and then kept. `str()` of them is the
+    number of runs and the report's answers.
 
     Attributes:
         folder: `results/<suite>`.
-        paths: paths of the report that was just built, with its findings; None where none was.
+        paths: files and findings of the report that was just built; None where the results were only loaded.
         failures: cells that could not be run, with reasons.
     """
 
@@ -91,29 +91,31 @@ class Results(Shown):
 
     @cached_property
     def records(self) -> tuple[Record, ...]:
-        """One record per finished cell, ordered by name; `bench.study.record.Record` describes its fields."""
+        """A tuple with one record per finished cell (training run with its evaluations), ordered by name.
+        `bench.study.record.Record` describes its fields."""
         return study_data.load(self.folder, rehearsals=True).records
 
     @cached_property
     def horizons(self) -> pd.DataFrame:
-        """A table with one row per cell and horizon: which cell, compute, time, recipe; columns: docs/api.md."""
+        """A table with one row per cell and horizon (budget at which the cell was evaluated): which cell, compute,
+        time, recipe. docs/api.md lists the columns."""
         return frames.horizons(self.records)
 
     @cached_property
     def scores(self) -> pd.DataFrame:
-        """A table with one row per score, with its cell; columns: docs/api.md."""
+        """A table with one row per score, and the cell that has it; docs/api.md lists the columns."""
         return frames.scores(self.records)
 
     @cached_property
     def curves(self) -> pd.DataFrame:
-        """A table with one row per point of a learning curve: directory, model, seed, images seen, horizon, loss in
-        nats."""
+        """A table with one row per point of a learning curve; its columns are directory, model, seed, images seen,
+        horizon, and training loss in nats."""
         return frames.curves(self.records)
 
     @cached_property
     def answers(self) -> tuple[Finding, ...]:
-        """The report's findings as `Finding` objects: of the report just built, else of the one in the folder; empty
-        where there is no report.
+        """The report's answers as `Finding` objects, from the report that was just built, or else from findings.json in
+        the folder; empty where there is no report.
 
         Raises:
             UserError: findings.json is damaged, or of another version.
@@ -122,12 +124,13 @@ class Results(Shown):
 
     @cached_property
     def findings(self) -> pd.DataFrame:
-        """The report's findings, one row each; see `bench.analysis.frames.findings` for the columns."""
+        """The report's findings as a table, one row each; `bench.analysis.frames.findings` describes the columns."""
         return frames.findings(self.answers)
 
     @property
     def table(self) -> pd.DataFrame:
-        """The main columns of `findings`."""
+        """The main columns of `findings`: question, subject, verdict, estimate, its interval (low, high), number of
+        seeds."""
         return self.findings[["question", "subject", "verdict", "estimate", "low", "high", "n_seeds"]]
 
     def __str__(self) -> str:
@@ -136,15 +139,15 @@ class Results(Shown):
         return "\n".join([*lines, self.table.to_string(index=False)] if self.answers else lines)
 
     def plot(self, name: str | None = None) -> Picture:
-        """Return the report's figure of this name; None: the one that its page shows first.
+        """Return the report's figure called `name`; None: the figure that the report's page shows first.
 
         Raises:
-            UserError: the report does not have this figure, or has none.
+            UserError: the report does not have this figure, or has no figure at all.
         """
         return self.figure(name or next(iter(self._drawn()), ""))
 
     def figure(self, name: str) -> Picture:
-        """Return a figure of the report by its name, e.g. "compute"; a notebook displays it.
+        """Return the figure of the report that is called `name`, such as "compute"; a notebook displays it.
 
         Raises:
             UserError: the report does not have this figure.
@@ -155,18 +158,19 @@ class Results(Shown):
         return Picture(path=drawn[name])
 
     def _drawn(self) -> dict[str, Path]:
-        """Return the report's figures: name -> path of the PNG."""
+        """Return name -> path of the PNG, for every figure of the report."""
         files = self.paths.figures if self.paths else (self.folder / "figures").glob("*.png")
         return {path.stem: path for path in files if path.suffix == ".png"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Fit(Shown):
-    """Fitted scaling laws. As text they read as `vit-bench fit` prints them.
+    """Fitted scaling laws. `str()` of them is what `vit-bench fit` prints.
 
     Attributes:
         answer: what `vit-bench fit --json` prints.
-        ask: a function: changed fields of the request -> the answer for the same runs and bootstrap resamples.
+        ask: takes fields of `bench.laws.table_fit.Request` to change, and returns the answer for the same runs and
+            bootstrap resamples.
     """
 
     answer: Mapping[str, Any]
@@ -174,7 +178,7 @@ class Fit(Shown):
 
     @cached_property
     def parameters(self) -> pd.DataFrame:
-        """A table with one row per group and parameter: its value and interval (low, high)."""
+        """A table with one row per parameter of the law of each group of runs: its value and interval (low, high)."""
         rows = [
             {"group": group, "parameter": name, "value": fitted["card"]["parameters"].get(name), "low": low, "high": up}
             for group, fitted in self.answer["fits"].items()
@@ -184,16 +188,16 @@ class Fit(Shown):
 
     @property
     def table(self) -> pd.DataFrame:
-        """The same numbers as `parameters`, as a table."""
+        """The main table of the fit, which is `parameters`; other results of this module have a `table`, too."""
         return self.parameters
 
     def predict(self, x: float | Sequence[float] | np.ndarray) -> pd.DataFrame:
-        """Predict y at values of x. The table has one row per group and x: y (the error, where the column was an
-        accuracy), the interval of the law (low, high; missing where no past predictions support one), and `reach`, how
-        many times beyond the runs x lies.
+        """Predict y at values of x. The table has one row per group of runs and x: y (an error, where the fitted column
+        was an accuracy), the interval of the law (low, high; missing where no past predictions support one), and
+        `reach`, how many times beyond the runs x lies.
 
         Args:
-            x: values of the law's only input, in the units of the fit, which reads a column in exaFLOPs as FLOPs.
+            x: values of the law's only input, in the units of the fit (FLOP for a column in exaFLOPs).
         """
         fits = self.ask(at=np.atleast_2d(_given(x)))["fits"]
         rows = [
@@ -205,12 +209,12 @@ class Fit(Shown):
         return pd.DataFrame(rows)
 
     def reach(self, y: float | Sequence[float]) -> pd.DataFrame:
-        """Find the x that is needed to reach y, as `vit-bench fit --reach` does. The table has one row per group and y:
-        the x at which one more run has this y, and its interval (low, high). A missing number is not known; `why` gives
-        the reason.
+        """Find the x that is needed to reach y, as `vit-bench fit --reach` does. The table has one row per group of
+        runs and y: the x at which one more run has this y, and its interval (low, high). Where a number is not known,
+        it is missing, and the column `why` gives the reason.
 
         Args:
-            y: values of y; the error, where the column was an accuracy.
+            y: values of y; errors, where the fitted column was an accuracy.
         """
         goals = _given(y).tolist()
         if self.answer["share"] and not all(0 < goal < 1 for goal in goals):
@@ -231,7 +235,7 @@ class Fit(Shown):
         """Draw runs, laws and intervals, as `vit-bench fit --figure` does.
 
         Args:
-            path: path of the PNG; None: in a folder for temporary files.
+            path: path of the PNG to write; None: a file in a new temporary folder.
         """
         drawn = Picture.at(path, "fit.png")
         fit_figure.save(self.ask(curves=True), drawn.path)
@@ -243,7 +247,7 @@ class Fit(Shown):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ShownPlan(Shown, Plan):
-    """A plan whose text is what `vit-bench plan` prints."""
+    """A plan; `str()` of it is what `vit-bench plan` prints."""
 
     def __str__(self) -> str:
         view.show(self, console := Console(file=io.StringIO(), width=LOG_WIDTH, force_jupyter=False))
@@ -252,8 +256,11 @@ class ShownPlan(Shown, Plan):
 
 @spelt_out(RUN)
 def plan(study: Study = None, **options: Any) -> Plan:
-    """Plan a study: return which cells are done, which are left, and what those cost on this machine. Nothing is
-    trained.
+    """Plan a study, without training anything: return which of its cells (training runs with their evaluations) are
+    done, which are left, and what the cells left cost on this machine.
+
+    Args:
+        study: path of a study file (TOML); None: the options alone say what the study is.
 
     Raises:
         UserError: unknown names or options, missing data, ….
@@ -265,15 +272,17 @@ def plan(study: Study = None, **options: Any) -> Plan:
 
 @spelt_out(RUN)
 def run(study: Study = None, *, verbose: bool = False, **options: Any) -> Results:
-    """Plan a study, run its missing cells in processes of their own, and report. To be called from the main thread.
+    """Plan a study, run its missing cells in worker processes, and build its report. Call this from the main thread,
+    where signals arrive.
 
     Args:
+        study: path of a study file (TOML); None: the options alone say what the study is.
         verbose: print the plan, progress and findings, as the command does.
 
     Raises:
-        UserError: as `plan`; `hardware` or `price` is given, which are for plans alone; as `report`, the cells that
-            failed being attached to the exception (`__notes__`).
-        Interrupted: a signal asked for a stop; the same call continues.
+        UserError: as in `plan` and `report`; or `hardware` or `price` is given, which only `plan` takes. If cells
+            failed before the report could not be built, `__notes__` of the exception names them.
+        Interrupted: a signal asked for a stop; the same call continues the study.
     """
     asked = StudyOptions.called(study, options)
     asked.where.use()
@@ -304,16 +313,19 @@ def ladder(
     **options: Any,
 ) -> Results:
     """Test whether a change still helps with more compute, as `vit-bench ladder` does: tune the learning rates of every
-    `change` and of the baseline (`models`) alike, train all of them at a series of growing budgets, and report. To be
-    called from the main thread; the same call goes on where it was stopped.
+    `change` and of the baseline (`models`) alike, train all of them at a series of growing budgets, and report. Call
+    this from the main thread; the same call continues where it was stopped.
 
     Args:
-        budget: choose budgets and seeds for "2gpuh" (hours of a device), "20min" or "1h"; minutes: the same as "Mmin".
-        detect: the gain, in percentage points, that the chosen budgets and seeds are to detect.
+        study: path of a study file (TOML); None: the options alone say what the study is.
+        budget: time that the study may take, for which training budgets and seeds are chosen: "2gpuh" (hours of one
+            device), "20min" or "1h"; None: the usual budgets and seeds.
+        minutes: the same in minutes; not together with `budget`.
+        detect: the gain, in percentage points of accuracy, that the chosen budgets and seeds are to detect.
         verbose: print the plans, progress and findings.
 
     Raises:
-        UserError: as `run`; `change` is missing, or cannot be made.
+        UserError: as in `run`; or `change` is missing, or cannot be made.
         Interrupted: a signal asked for a stop.
     """
     asked = StudyOptions.called(study, options).changed(suite="ladder")
@@ -328,15 +340,15 @@ def ladder(
 
 
 def report(folder: Path | str, *, reference: str | None = None) -> Results:
-    """Rebuild a study's tables, figures and pages from its records.
+    """Rebuild a study's tables, figures and pages from its records, and return its results.
 
     Args:
         folder: `results/<suite>`, or the suite's name alone; "paper" and "published" are reports on numbers that others
             have published.
-        reference: "paper" or "published" adds these published results to the figures.
+        reference: "paper" or "published" adds these published results to the figures; None adds nothing.
 
     Raises:
-        UserError: no results there.
+        UserError: the folder holds no results.
     """
     quoted = folder in registry.names("quoted source")
     path = _named(folder) if quoted else _study(folder)
@@ -345,20 +357,22 @@ def report(folder: Path | str, *, reference: str | None = None) -> Results:
 
 
 def load(folder: Path | str) -> Results:
-    """Read a study's records and tables, and the findings and figures of its last report. Nothing is written.
+    """Return the results of a study as they are in its folder: records, tables, and the findings and figures of its
+    last report. Nothing is written.
 
     Args:
-        folder: as for `report`.
+        folder: `results/<suite>`, or the suite's name alone; also the folder of a report on published numbers.
 
     Raises:
-        UserError: no results there.
+        UserError: the folder holds no results.
     """
     path = _named(folder)  # a report of published numbers has findings and no records
     return Results(folder=path if (path / saved_findings.NAME).is_file() else _study(path))
 
 
 def _named(folder: Path | str) -> Path:
-    """Return the path itself where it is a folder or has several parts, else the folder of this name below results/."""
+    """Return `folder` itself if such a folder exists or if it has several parts, else the folder of this name in
+    results/."""
     path = Path(folder)
     return path if path.is_dir() or path.parent != Path() else Path("results") / path
 
@@ -373,8 +387,8 @@ def _study(folder: Path | str) -> Path:
 
 
 def status(results: Path | str = "results") -> pd.DataFrame:
-    """Return how far every study in a folder is: one row per cell; the columns are `study` and the fields of
-    `bench.commands.status.CellStatus`.
+    """Return the progress of every study in the folder `results`: a table with one row per cell, whose columns are
+    `study` and the fields of `bench.commands.status.CellStatus`.
 
     Raises:
         UserError: a study cannot be read.
@@ -388,11 +402,11 @@ def status(results: Path | str = "results") -> pd.DataFrame:
 
 
 def data(*, data_root: Path | str | None = None) -> pd.DataFrame:
-    """List the data sets, one row each: name, whether it is on this machine, what it holds, licence, how to get it. No
-    data set is opened.
+    """Return a table of all data sets, one row each: name, whether it is on this machine, what it holds, licence, how
+    to get it. No data set is opened.
 
     Args:
-        data_root: folder with sets that are not installed.
+        data_root: folder with data sets that are not part of the installation; None: no such folder.
     """
     root = Path(data_root) if data_root else None
     return pd.DataFrame([about(name, root) for name in registry.names("data set")])
@@ -406,14 +420,15 @@ def flops(
     classes: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> ModuleCost | ModelCost:
-    """Count parameters, MACs and FLOPs of a named model, or of any module applied to inputs. Nothing is trained.
+    """Count and return parameters, MACs and FLOPs of a named model, or of any module applied to inputs. Nothing is
+    trained.
 
     Args:
         model: a name, counted for one image; or a module, counted for `model(*inputs)` or one image of `image_size`.
         image_size: pixels per side; None: the named model's own.
         channels: channels of the image; None: those of the named model, or 3 for a module.
         classes: outputs of the classifier; None: the named model's own.
-        options: options of the named model.
+        options: settings of the named model, as --set model.NAME=VALUE gives them; None: its defaults.
 
     Raises:
         UserError: an unknown name, a size that the model does not take, a module without an input.
@@ -432,7 +447,8 @@ def flops(
 
 
 def _image(module: nn.Module, side: int, channels: int) -> torch.Tensor:
-    """Return one black image, (1, channels, side, side), on the device of a module."""
+    """Return one black image, a tensor (1, channels, side, side), on the device of a module; without parameters, on the
+    CPU."""
     import torch
 
     device = next((parameter.device for parameter in module.parameters()), None)
@@ -457,17 +473,18 @@ def probe(
     `bench.study.record.Score`.
 
     Args:
-        model: a name; or a module with its weights, which is not changed: (x_BCHW in [-1, 1]) -> logits_BK, see
+        model: a name; or a module with its weights, which is not changed. It maps x_BCHW in [-1, 1] to logits_BK; see
             "A model of your own" in CONTRIBUTING.md.
         data: name of the data set.
         task: "fewshot", "linear", "neighbours", …; a module given as an object cannot be fine-tuned.
         checkpoint: file with weights of a named model; None: untrained, or pre-trained where the name has +pretrained.
-        image_size: pixels per side of its input; a module needs it.
+        image_size: pixels per side of its input, which a module needs; None: as stored with the checkpoint, else the
+            named model's own size, else 224.
         channels: 1 or 3; None: as stored with the checkpoint, else 3.
         device: such as "cpu", "cuda".
         dtype: precision of the features: "auto", "float32" or "bfloat16".
         seed: seed of an untrained network's weights.
-        data_root: folder with sets that are not installed.
+        data_root: folder with data sets that are not part of the installation; None: no such folder.
         options: options of the task, such as shots=(1, 5, 10) and draws=3.
 
     Raises:
@@ -507,14 +524,16 @@ def compare(
     results: Path | str = "results",
     at: Literal["compute", "images"] | None = None,
 ) -> Compared:
-    """Compare B with A (as B minus A): two folders of results, two commits, or two models or families of a study. See
-    `vit-bench compare`.
+    """Compare `b` with `a` (differences are b minus a), as `vit-bench compare` does: two folders of results, two
+    commits, or two models or families of one study.
 
     Args:
-        at: what is equal when two models are compared: training compute (also where None), or images seen.
+        suite: name of the study to look for models and commits in; None: all studies in `results`.
+        results: folder that holds the folders of studies.
+        at: what is equal when two models are compared: "compute" (of training; also where None) or "images" (seen).
 
     Returns:
-        The comparison: its text is what the command prints; `table` is a data frame, `verdict` a word.
+        The comparison. `str()` of it is what the command prints; `table` is a data frame, `verdict` a word.
 
     Raises:
         UserError: a side is not known, the sides have nothing in common, or `at` does not apply to them.
@@ -547,7 +566,7 @@ def fit(
     """Fit scaling laws to a table with one run per row.
 
     Args:
-        runs: a table, or a CSV file.
+        runs: a table, or the path of a CSV file.
         where: conditions such as "split=val"; see `bench.laws.runs_table.split`.
         predict: values of x to predict y at, for laws of one x.
         options: fields of `bench.laws.table_fit.Request`: form, group, loss, draws, ….

@@ -85,7 +85,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def table_of_suites() -> str:
-    """Return one line for each suite: how long it took on two cores, where that was measured, and what it asks."""
+    """Return the text that lists the suites, one line each: its name, how long it took on two cores ("–" where that was
+    not measured), and the question that it answers."""
     made = [suites.load(name) for name in registry.names("suite")]
     return "\n".join(f"  --suite {suite.name:13} {suite.takes or '–':11} {suite.question}" for suite in made)
 

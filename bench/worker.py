@@ -1,6 +1,6 @@
-"""Runs cells: `python -m bench.worker --store results/scaling --cells cells.json --suite scaling`, also under torchrun.
+"""Entry point of a worker, the process that runs cells; also under torchrun. `bench.execute.worker` describes it.
 
-See `bench.execute.worker`.
+Example: `python -m bench.worker --store results/scaling --cells cells.json --suite scaling`.
 """
 
 from __future__ import annotations

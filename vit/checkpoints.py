@@ -1,7 +1,8 @@
 """Load published weights into our models, and save our weights in published layouts: `load`, `save`.
 
-A file is loaded completely or not at all, and every tensor of it is accounted for. This works for ViT, hybrids and BiT:
-a model's method `checkpoint_entries(layout)` says what its weights are called in each layout.
+A layout is a convention of how weights are named and arranged in a file: Google's, timm's, torchvision's or ours. A
+file is loaded completely or not at all, and a tensor that the model has no place for is an error. This works for ViTs,
+hybrids and BiT ResNets: a model's method `checkpoint_entries(layout)` says what its weights are called in each layout.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ class LoadReport:
     """What `load` has done.
 
     Args:
-        layout: the layout that was found or asked for.
-        loaded: the model's tensors that were filled from the file.
-        fresh: the model's tensors that were left as they were (a new head).
-        dropped: keys of the file that were left out (its head).
+        layout: the layout of the file that was found or asked for.
+        loaded: names of the model's tensors that were filled from the file.
+        fresh: names of the model's tensors that were left as they were (a new classifier).
+        dropped: keys of the file that were not loaded (its classifier).
         resized: one sentence per tensor that was fitted to another grid or patch size.
     """
 
@@ -52,13 +53,15 @@ def load(
     head: Literal["load", "fresh"] = "load",
     source_grid: tuple[int, int] | None = None,
 ) -> LoadReport:
-    """Fill a model (with memory, i.e. not on the meta device) from a checkpoint.
+    """Fill a model from a checkpoint file. The model must have memory, i.e. not be on the meta device.
 
     Args:
-        layout: "google", "timm", "torchvision", "own", or "auto" to detect it by the keys.
+        layout: naming of the weights in the file: "google", "timm", "torchvision", "own" (ours), or "auto" to detect it
+            by the keys.
         resize: whether to fit position tables to the model's grid, and patch kernels to its patch size.
         head: "fresh" leaves the classifier, and the hidden layer before it, as they are, for fine-tuning.
-        source_grid: rows and columns of tokens that the checkpoint was trained with; needed if they are not square.
+        source_grid: rows and columns of tokens that the checkpoint was trained with; None takes the model's grid if it
+            has as many tokens, else a square one.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -79,8 +82,11 @@ def load(
 
 
 def save(model: nn.Module, path: str | os.PathLike[str], *, layout: str = "safetensors") -> None:
-    """Write a model's weights: "google" (.npz that the official code, and timm's .npz loader, read), "timm" or
-    "torchvision" (their names, as safetensors), or "safetensors" (our names).
+    """Write a model's weights to a file.
+
+    Args:
+        layout: "google" for .npz, which the official code and timm's .npz loader read; "timm" or "torchvision" for
+            safetensors with the names of these libraries; "safetensors" for safetensors with our names.
 
     Raises:
         CheckpointError: the model has parts that the layout has no place for.
@@ -91,7 +97,10 @@ def save(model: nn.Module, path: str | os.PathLike[str], *, layout: str = "safet
 
 
 def export(model: nn.Module, layout: str) -> dict[str, Tensor]:
-    """Return the tensors that `save` writes, by the layout's names.
+    """Return a model's weights as the file of a layout holds them: name in the file -> tensor.
+
+    Args:
+        layout: "google", "timm", "torchvision" or "own" (our names).
 
     Raises:
         CheckpointError: the model has parts that the layout has no place for.
@@ -119,7 +128,7 @@ def _layout_of(names: set[str], path: Any) -> str:
 
 
 class _Fit:
-    """The state of one `load`: collects what fits and what does not, then copies everything or raises an error."""
+    """The state of one call of `load`. It collects what fits and what does not, then copies all or raises an error."""
 
     def __init__(self, model: nn.Module, tensors: dict[str, Tensor], layout: str, path: Any) -> None:
         self.model, self.tensors, self.layout, self.path = model, dict(tensors), layout, path
@@ -134,7 +143,8 @@ class _Fit:
         self.resized: list[str] = []
 
     def drop_head(self, *, fresh: bool) -> None:
-        """Leave out the classifier of model and file if it is to stay fresh; only the file's if the model has none."""
+        """Exclude classifiers from loading: with `fresh` those of the model and the file, so that the model's stays as
+        it is; otherwise the file's, if the model has none."""
         prefixes: tuple[str, ...] = ()
         if fresh:
             ours = {entry.ours for entry in self.entries if entry.ours.startswith(("head.", "pre_logits."))}
@@ -148,7 +158,8 @@ class _Fit:
             del self.tensors[name]
 
     def take(self, *, resize: bool, source_grid: tuple[int, int] | None) -> None:
-        """Match every entry with tensors of the file, and collect what is missing or has another shape."""
+        """Fit tensors of the file to each of the model's entries; collect keys that are missing and shapes that differ.
+        The arguments are those of `load`."""
         if hasattr(self.model, "positions"):
             placed = fitted(self.model, self.tensors, self.layout, source_grid, resize)
             self.fitted |= placed.fitted
@@ -202,7 +213,8 @@ class _Fit:
                 )
 
     def copy(self) -> LoadReport:
-        """Fill the model; raise CheckpointError if anything does not fit."""
+        """Fill the model with the fitted tensors. Raise CheckpointError, and leave the model as it is, if a tensor is
+        missing, left over or of another shape."""
         unexpected = sorted(self.tensors)
         if self.missing or unexpected or self.misshaped:
             raise self._error(unexpected)
@@ -236,7 +248,7 @@ class _Fit:
         )
 
     def _guess(self, unexpected: list[str]) -> None:
-        """Add hints on the likely reasons for keys that are missing or left over."""
+        """Add to the hints for the user the likely reasons for keys that are missing, or left over (`unexpected`)."""
         missing = self.missing
 
         def some(names: list[str], *parts: str) -> bool:

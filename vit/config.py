@@ -1,8 +1,8 @@
 """Configurations of Vision Transformers: the class, the table of variants and the grammar of names. Imports no torch.
 
-Sources of the variants: the paper's Table 1 (B, L, H), Touvron et al. 2021 / AugReg (Ti, S), Zhai et al. 2022 (g, G),
-the paper's Figure 4 (b), Hassani et al. 2021 (Lite-2 ... Lite-7: ViT-Lite of Compact Transformers). The rows `atto` ...
-`mini` are ours, for studies of 28-32 px images on a CPU.
+Sources of the variants: Table 1 of the ViT paper (B, L, H), Touvron et al. 2021 / AugReg (Ti, S), Zhai et al. 2022 (g,
+G), the ViT paper's Figures 4 (b) and 8 (L-8), Hassani et al. 2021 (Lite-2 ... Lite-7: ViT-Lite of Compact
+Transformers). The variants `atto` ... `mini` are ours, for studies of 28-32 px images on a CPU.
 """
 
 from __future__ import annotations
@@ -40,21 +40,28 @@ class ViTConfig:
     """The configuration of one Vision Transformer. Sizes are (height, width) in pixels; a single int means a square.
 
     Args:
-        patch_size: total down-sampling from pixels to tokens, whatever the stem: the number in the paper's names.
+        patch_size: total down-sampling from pixels to tokens, whatever the stem: the number in the ViT paper's names.
+        channels: colour channels of the images.
+        num_classes: outputs of the classifier; 0 = no classifier, the model returns features.
+        width: size of a token's vector.
+        depth: number of encoder blocks.
+        mlp_width: size of the hidden layer in each block's MLP.
         head_dim: width of one attention head; None = width / heads. It need not divide the width.
         qkv_bias: whether queries, keys and values have a bias.
         pooling: the head's input: the class token (`cls`), the mean of the patch tokens (`mean`), or all patch tokens
             concatenated (`tokens`), for networks too small to gather the information of 16 tokens in one.
-        cls_token: whether there is a class token; None = only with pooling `cls`.
+        cls_token: whether there is a class token; None = only if pooling is `cls`.
         norm_after_pool: whether the last LayerNorm comes after pooling instead of before.
-        position: kind of position information. `relative` adds query-dependent logits in every attention layer.
+        position: kind of position information (see vit/layers.py). `relative` adds query-dependent logits in every
+            attention layer.
         position_at: where positions are added: once at the stem, at each layer with its own table (`every-layer`), or
             at each layer with one common table (`shared`). For `relative`, `shared` means one table for all layers,
             otherwise each layer has its own.
         position_on_cls: for learned-1d: whether the table has a row for the class token (the paper) or not
             (big_vision).
         position_std: standard deviation of a learned table at initialisation.
-        attention: `full` among all tokens; `axial`: each block becomes one along rows, then one along columns (D.6).
+        attention: `full` among all tokens; `axial`: each block becomes one along rows, then one along columns (the
+            paper's D.6).
         head: `linear` is a linear classifier; `mlp` puts a hidden layer with tanh before it (the paper's, at
             pre-training only); `masked` predicts the colours of corrupted patches instead of classes (vit/masked.py).
         masked_target: what the masked head predicts of a patch: the mean colour (`mean`), 4 x 4 colours (`small`), or
@@ -62,11 +69,14 @@ class ViTConfig:
         head_width: width of the mlp head's hidden layer ("representation size"); None = width.
         head_bias: initial value of the classifier's bias (-10 for sigmoid pre-training on many classes).
         stem: `patch` (one linear map), `conv` (see conv_stem), or `resnet` (a backbone that is passed to the model).
-        conv_stem: (channels, kernel, stride) of each convolution with BatchNorm and ReLU before the projection; () =
-            3x3 of stride 2 for every factor of 2 in the patch size, channels doubling to the width (Xiao et al. 2021).
-        dropout: dropout probability at the four sites of the official code.
+        conv_stem: (channels, kernel, stride) of each convolution with BatchNorm and ReLU before the projection; () = a
+            3x3 convolution of stride 2 for every factor of 2 in the patch size, with channels that double from layer to
+            layer and end at the width (Xiao et al. 2021).
+        dropout: dropout probability after positions are added, after attention, within the MLP and after it, as in the
+            official code.
         dropout_weights: dropout probability of the attention weights; the official code never uses it.
         gelu: `tanh` as in the official JAX code, `exact` (erf) as in timm and torchvision.
+        norm_eps: epsilon of every LayerNorm.
     """
 
     image_size: Size
@@ -228,7 +238,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "b": _row(384, 12, 12, 1536),  # Figure 4: B with hidden dimensions halved; depth and heads are those of B
     "B": _row(768, 12, 12, 3072),
     "L": _row(1024, 24, 16, 4096),
-    "L-8": _row(1024, 8, 16, 2048),  # Figure 8: the point where its lines cross; the number of heads is assumed as L's
+    "L-8": _row(1024, 8, 16, 2048),  # Figure 8: where its lines cross; the number of heads is assumed to be L's
     "H": _row(1280, 32, 16, 5120),
     "g": _row(1408, 40, 16, 6144),
     "G": _row(1664, 48, 16, 8192),
@@ -251,7 +261,8 @@ _NAME = re.compile(r"ViT-(?P<row>[A-Za-z]+(?:-\d+)?)/(?P<patch>[1-9]\d*)")
 
 
 def parse(name: str) -> dict[str, Any] | None:
-    """Return the fields of `ViTConfig` that a name stands for ("ViT-B/16", or a preset); None if it is no such name."""
+    """Return the fields of `ViTConfig`, name -> value, that a model's name stands for: "ViT-<variant>/<patch>", such as
+    "ViT-B/16", or a preset; None for any other name."""
     if name in PRESETS:
         return dict(PRESETS[name])
     match = _NAME.fullmatch(name)
@@ -261,7 +272,8 @@ def parse(name: str) -> dict[str, Any] | None:
 
 
 def config_for(name: str, **overrides: Any) -> ViTConfig:
-    """Return the configuration of a name; `overrides` replace any of its fields.
+    """Return the configuration of a model's name ("ViT-B/16", or a preset). `overrides` are fields of ViTConfig; they
+    complete or replace those that the name stands for.
 
     Raises:
         ValueError: the name or a field is unknown, or sizes do not fit each other.

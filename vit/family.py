@@ -32,7 +32,7 @@ _PATCHES = {  # row -> patch sizes of the names that are registered; a row that 
 
 
 def accepts(name: str) -> bool:
-    """Return whether `name` is ViT-<row>/<patch> or a preset."""
+    """Return whether `name` is ViT-<variant>/<patch size>, such as "ViT-B/16", or a preset of vit/config.py."""
     return vit_config.parse(name) is not None
 
 
@@ -45,9 +45,11 @@ def build(
     generator: torch.Generator | None = None,
     **options: Any,
 ) -> VisionTransformer:
-    """Build a ViT, initialised as in the paper (without memory under `torch.device("meta")`).
+    """Build a ViT, initialised as in the ViT paper (without memory under `torch.device("meta")`).
 
     Args:
+        name: a variant and patch size, such as "ViT-B/16", or a preset of vit/config.py.
+        image_size: side, or (height, width), in pixels.
         generator: random generator of the initial weights; None = torch's global one.
         options: fields of ViTConfig to override.
 

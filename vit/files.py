@@ -1,6 +1,6 @@
-"""Read and write named tensors. The kind of a file is known by its content, and no code in a file is ever run.
+"""Read and write files of named tensors. A file's format is detected by its content, and no code in it is ever run.
 
-Formats: NumPy .npz (official checkpoints), safetensors, and torch's .pth / .pt / .bin through `weights_only`.
+Formats: NumPy .npz (official checkpoints), safetensors, and torch's .pth / .pt / .bin, read with `weights_only=True`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 UNSUSPICIOUS = 1 << 30  # bytes that any archive may unpack to, however small it is
-MOST_COMPRESSED = 20  # largest compression ratio of a larger one; trained weights reach 1.1
+MOST_COMPRESSED = 20  # largest compression ratio of an archive that unpacks to more; trained weights reach 1.1
 
 
 class CheckpointError(ValueError):
@@ -40,12 +40,12 @@ class CheckpointError(ValueError):
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """Return all tensors of a file by name, on the CPU.
+    """Return all tensors of a file, name -> tensor on the CPU.
 
     Raises:
         FileNotFoundError: there is no such file.
-        CheckpointError: the file is no checkpoint, is damaged, would unpack to far more than its size, or holds objects
-            that only unpickling could read.
+        CheckpointError: the file is no checkpoint, is damaged, is an archive that would unpack to far more than its
+            size, or holds objects that only unpickling could read.
     """
     path = Path(path)
     kind = sniff(path)
@@ -64,7 +64,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
 
 
 def sniff(path: Path) -> str:
-    """Return the kind of a file by its first bytes: "npz", "safetensors", "torch" or "unknown"."""
+    """Return the format of a file by its first bytes: "npz", "safetensors", "torch" or "unknown"."""
     if path.exists() and not path.is_file():  # reading a pipe or a device might never end
         return "unknown"
     with open(path, "rb") as file:
@@ -101,7 +101,8 @@ def _read_npz(path: Path) -> dict[str, Tensor]:
 
 
 def _to_tensor(array: np.ndarray) -> Tensor:
-    """Convert an array to a tensor. bfloat16, which NumPy stores as two-byte void, becomes bfloat16 again."""
+    """Convert an array to a tensor of the same type; two-byte void, as which NumPy stores bfloat16, becomes
+    bfloat16."""
     if array.dtype.kind == "V" and array.dtype.itemsize == 2:
         return torch.from_numpy(np.ascontiguousarray(array).view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(np.ascontiguousarray(array)).reshape(array.shape)
@@ -129,13 +130,13 @@ def _read_torch(path: Path) -> dict[str, Tensor]:
 
 
 def write_npz(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
-    """Write named float32 arrays as .npz, atomically."""
+    """Write tensors by name into an .npz file of float32 arrays, atomically."""
     arrays = {name: tensor.detach().float().cpu().numpy() for name, tensor in tensors.items()}
     _replace(Path(path), lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
 def write_safetensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor]) -> None:
-    """Write named tensors as safetensors, atomically."""
+    """Write tensors by name into a safetensors file, atomically."""
     from safetensors.torch import save
 
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
@@ -143,8 +144,8 @@ def write_safetensors(path: str | os.PathLike[str], tensors: Mapping[str, Tensor
 
 
 def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file under a unique temporary name in the same folder, then rename it, so that no reader sees half of
-    it."""
+    """Write a file under a unique temporary name in the same folder, then rename it, so that no reader sees an
+    incomplete file. `write` puts the content into an open binary file."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with open(temporary, "xb") as file:

@@ -1,7 +1,7 @@
-"""How other code bases name and lay out the same weights: a list of entries per layout, for reading and writing.
+"""How other code bases name and arrange the same weights: a list of entries per layout, for reading and writing.
 
-Layouts: "google" (official .npz, after `normalise`), "timm", "torchvision", and "own" (the model's own names).
-Position tables have no entries, because they may change shape: see vit/resize.py. The keys are those of vit_jax.
+Layouts: "google" (official .npz, after `normalise`; the keys are those of vit_jax), "timm", "torchvision", and "own"
+(the model's own names). Position tables have no entries, because they may change shape: see vit/resize.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLASS_KEY = {"google": "cls", "timm": "cls_token", "torchvision": "class_token"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of a model, and the tensors that it is stored as in a file.
+    """One tensor of a model, and the tensors of a checkpoint file that hold its values.
 
     Args:
         ours: name in the model's state_dict.
@@ -42,27 +42,31 @@ class Entry:
 
 
 def same(ours: str, theirs: str) -> Entry:
-    """Return the entry of a tensor that is stored as it is."""
+    """Return the entry of a tensor, named `ours` in the model and `theirs` in the file, that is stored as it is."""
     return Entry(ours, (theirs,), lambda t: t[0], lambda t: [t])
 
 
 def vector(ours: str, theirs: str) -> Entry:
-    """Return the entry of a vector. It is flattened on reading, since old files store GroupNorm's as (1, 1, 1, C)."""
+    """Return the entry of a vector, named `ours` in the model and `theirs` in the file. It is flattened on reading,
+    since old files store GroupNorm's vectors as (1, 1, 1, C)."""
     return Entry(ours, (theirs,), lambda t: t[0].flatten(), lambda t: [t])
 
 
 def linear(ours: str, theirs: str) -> Entry:
-    """Return the entry of a linear layer's weight: flax stores (in, out), torch has (out, in)."""
+    """Return the entry of a linear layer's weight, named `ours` in the model and `theirs` in the file. It is
+    transposed: flax stores (in, out), torch has (out, in)."""
     return Entry(ours, (theirs,), lambda t: t[0].t(), lambda t: [t.t()])
 
 
 def conv(ours: str, theirs: str) -> Entry:
-    """Return the entry of a convolution's weight: flax stores HWIO, torch has OIHW."""
+    """Return the entry of a convolution's weight, named `ours` in the model and `theirs` in the file. Its axes are
+    permuted: flax stores HWIO, torch has OIHW."""
     return Entry(ours, (theirs,), lambda t: t[0].permute(3, 2, 0, 1), lambda t: [t.permute(2, 3, 1, 0)])
 
 
 def norm(ours: str, theirs: str, *, scale: str = "scale", bias: str = "bias") -> list[Entry]:
-    """Return the entries of a normalisation layer: scale and bias."""
+    """Return the entries of a normalisation layer, called `ours` in the model and `theirs` in the file, where its
+    weights are called `scale` and `bias`."""
     return [vector(f"{ours}.weight", f"{theirs}/{scale}"), vector(f"{ours}.bias", f"{theirs}/{bias}")]
 
 
@@ -71,8 +75,8 @@ def _dense(ours: str, theirs: str) -> list[Entry]:
 
 
 def _attention(ours: str, theirs: str, heads: int, *, bias: bool) -> Iterator[Entry]:
-    """Yield the entries of attention. Files have kernels (D, H, E) for query, key and value, and (H, E, D) for the
-    output; a model has one weight (3 H E, D) and one (D, H E)."""
+    """Yield the entries of an attention layer of width D with H heads of dimension E. A file has kernels (D, H, E) for
+    query, key and value, and (H, E, D) for the output; a model has (3 H E, D) for the three, and (D, H E)."""
     kernels = tuple(f"{theirs}/{part}/kernel" for part in ("query", "key", "value"))
     biases = tuple(f"{theirs}/{part}/bias" for part in ("query", "key", "value"))
 
@@ -100,8 +104,9 @@ def entries(layout: str, names: Iterable[str], config: ViTConfig, backbone: Sequ
     """Return the entries of a ViT in a layout, without position tables.
 
     Args:
+        layout: "google", "timm", "torchvision" or "own".
         names: names in the model's state_dict.
-        backbone: entries of its ResNet stem in this layout.
+        backbone: entries of the model's ResNet stem in the layout "google"; () without one.
     """
     if layout == "google":
         return _google(config, backbone)
@@ -113,8 +118,8 @@ def entries(layout: str, names: Iterable[str], config: ViTConfig, backbone: Sequ
 
 
 def _google(config: ViTConfig, backbone: Sequence[Entry]) -> list[Entry]:
-    """Return the entries of the official .npz, in its original numbering (LayerNorm_0, attention 1, LayerNorm_2, MLP
-    3)."""
+    """Return the entries of the official .npz, which numbers the parts of a block LayerNorm_0, attention 1, LayerNorm_2
+    and MLP 3. `backbone` holds the entries of a ResNet stem."""
     made = [conv("embed.proj.weight", "embedding/kernel"), vector("embed.proj.bias", "embedding/bias")]
     if config.has_cls:
         made.append(same("cls", "cls"))
@@ -136,8 +141,11 @@ def _google(config: ViTConfig, backbone: Sequence[Entry]) -> list[Entry]:
 
 
 def renamed(names: Iterable[str], rules: list[tuple[str, str]]) -> list[Entry]:
-    """Return the entries of a layout that differs in names only. For each name the first rule (pattern, replacement)
-    that matches is applied."""
+    """Return the entries of a layout that differs from the model's `names` in names only, without position tables.
+
+    Args:
+        rules: (regular expression, replacement) pairs; the first one that matches a name is applied to it.
+    """
     made = []
     for name in names:
         if name.startswith("positions."):
@@ -179,12 +187,12 @@ def _torchvision_rules(config: ViTConfig) -> list[tuple[str, str]]:
 
 
 def own(names: Iterable[str]) -> list[Entry]:
-    """Return entries with the model's own names, which `save(layout="safetensors")` writes."""
+    """Return the entries of the layout "own", in which tensors have the model's `names` and shapes."""
     return [same(name, name) for name in names]
 
 
 def detect(names: set[str]) -> str | None:
-    """Return the layout that a file's keys belong to; None if unknown."""
+    """Return the layout ("google", "timm", "torchvision" or "own") that a file's keys belong to; None if unknown."""
     if any(re.search(r"(^|/)(embedding|root_block/standardized_conv2d(_\d+)?)/kernel$", name) for name in names):
         return "google"
     if "patch_embed.proj.weight" in names:
@@ -205,8 +213,8 @@ _BIG_VISION = {
 
 
 def normalise(tensors: dict[str, Tensor], layout: str) -> dict[str, Tensor]:
-    """Convert the variants of a layout to one: remove prefixes, and convert big_vision's numbering, stacked blocks and
-    old names."""
+    """Return a file's tensors under the keys that `entries` uses for its layout: remove prefixes, and convert
+    big_vision's numbering, stacked blocks and old names."""
     if layout == "torchvision":
         numbers = {"linear_1": "0", "linear_2": "3"}  # names before torchvision 0.14
         return _renamed_keys(tensors, r"(?<=\.mlp\.)linear_[12](?=\.)", lambda m: numbers[m[0]])
@@ -233,8 +241,8 @@ def _renamed_keys(tensors: dict[str, Tensor], pattern: str, new: Callable[[re.Ma
 
 
 def _unstacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Split blocks that flax ran in a scan, which are stored as one array with a leading axis of depth; return tensors
-    by name."""
+    """Return a file's tensors with those of each block by themselves: blocks that flax ran in a scan are stored as one
+    array with a leading axis for the block."""
     stacked = "Transformer/encoderblock/"
     single: dict[str, Tensor] = {}
     for name, tensor in tensors.items():

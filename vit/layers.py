@@ -1,7 +1,7 @@
 """The parts of a Vision Transformer: initialisers, patch embedding, positions, and the encoder's blocks.
 
 Initialisers are pure functions of a torch.Generator, whatever device the parameter is on: numbers are sampled on the
-generator's device in float32 and copied, so a seed gives the same model on every machine. Blocks are pre-norm (the
+generator's device in float32 and copied, so a seed gives the same model on every machine. Blocks are pre-norm (the ViT
 paper's equations 2 and 3).
 
 Shapes: B images, C channels, H and W pixels, N tokens, D width, H heads, E head dimension, R rows and S columns of the
@@ -27,8 +27,8 @@ TEMPERATURE = 10_000.0  # base of the frequencies of sine-cosine positions, as i
 
 
 def allocate(module: nn.Module, device: torch.device) -> None:
-    """Do what `module.to_empty(device=device)` does, without torch's function for shapes on the meta device: that loads
-    SymPy, which takes half a second in each process."""
+    """Give a module uninitialised memory on the device, as `module.to_empty(device=device)` does, but without torch's
+    function for shapes on the meta device, which loads SymPy and takes half a second in each process."""
     module._apply(lambda tensor: torch.empty(tensor.shape, dtype=tensor.dtype, device=device))
 
 
@@ -44,18 +44,19 @@ def _fill(parameter: Tensor, draw: Callable[[Tensor], Tensor], generator: torch.
 
 
 def normal(parameter: Tensor, std: float, generator: torch.Generator | None) -> None:
-    """Fill a parameter with samples of N(0, std²)."""
+    """Fill a parameter with samples of N(0, std²). `generator`: None = torch's global one."""
     _fill(parameter, lambda t: nn.init.normal_(t, std=std, generator=generator), generator)
 
 
 def xavier_uniform(parameter: Tensor, generator: torch.Generator | None) -> None:
-    """Fill an (out, in) matrix, or a slice of one, with Xavier (Glorot) uniform samples."""
+    """Fill an (out, in) matrix, or a slice of one, with Xavier (Glorot) uniform samples. `generator`: None = torch's
+    global one."""
     _fill(parameter, lambda t: nn.init.xavier_uniform_(t, generator=generator), generator)
 
 
 def lecun_normal(parameter: Tensor, generator: torch.Generator | None) -> None:
     """Fill weights (out, in, ...) as flax does by default: normal of variance 1 / fan_in, truncated at two standard
-    deviations."""
+    deviations. `generator`: None = torch's global one."""
     # 0.8796 is the standard deviation of a unit normal truncated at +-2, which jax.nn.initializers divides out.
     std = math.sqrt(1 / math.prod(parameter.shape[1:])) / 0.87962566103423978
     _fill(
@@ -66,7 +67,7 @@ def lecun_normal(parameter: Tensor, generator: torch.Generator | None) -> None:
 
 
 def constant(parameter: Tensor | None, value: float) -> None:
-    """Fill a parameter with one value; do nothing for None (a layer without bias)."""
+    """Fill a parameter with one value; do nothing if the parameter is None (the bias of a layer without bias)."""
     if parameter is not None:
         nn.init.constant_(parameter, value)
 
@@ -80,9 +81,9 @@ def scaled(x_BCHW: Tensor) -> Tensor:
 
 
 class Patches(nn.Module):
-    """Cuts x_BCHW (uint8 pixels or floats, in any memory format) into flattened patches x_BNP of a dtype.
+    """Cuts x_BCHW (uint8 pixels or floats, in any memory format) into flattened patches x_BNP of the dtype asked for.
 
-    Each patch is in the order of a convolution's weights: channels, rows, columns.
+    The P values of a patch are in the order of a convolution's weights: channels, rows, columns.
     """
 
     compiles_alone = True  # compiled as one kernel, whose result a matrix product reads
@@ -101,8 +102,8 @@ class Embed(nn.Module):
     """The patch embedding x_BCHW -> x_BND: an optional convolutional stem, then a convolution whose kernel equals its
     stride.
 
-    For a plain ViT this is the paper's linear projection of flattened patches (its equation 1). It is computed as one
-    matrix product, unless sums must keep their order (`keeps_order`).
+    For a plain ViT this is the ViT paper's linear projection of flattened patches (its equation 1). It is computed as
+    one matrix product, or as a convolution where sums must keep their order (see `keeps_order`).
     """
 
     backbone: Any  # None, or a module with `stride`, `out_channels`, `init_weights` and `checkpoint_entries`
@@ -165,8 +166,8 @@ class PositionTable(nn.Module):
     one.
 
     Kinds: learned-1d is one learned vector per token; learned-2d is a learned vector per row and one per column, of
-    half the width each, concatenated (the paper's D.4); sincos-2d is a fixed sine-cosine table of unit scale. In the
-    two 2-d kinds the class token gets zeros.
+    half the width each, concatenated (the ViT paper's D.4); sincos-2d is a fixed sine-cosine table of unit scale. In
+    the two 2-d kinds the class token gets zeros.
     """
 
     weight: Tensor
@@ -194,7 +195,7 @@ class PositionTable(nn.Module):
         self.fill_buffers()
 
     def fill_buffers(self) -> None:
-        """Compute what is not learned; needed after `to_empty`."""
+        """Compute the sine-cosine table if this is a fixed one; needed after `to_empty`, which leaves it undefined."""
         if self.kind == "sincos-2d":
             self.fixed.copy_(sincos_2d(self.grid, self.width))
 
@@ -213,8 +214,8 @@ class PositionTable(nn.Module):
 
 
 class RelativePosition(nn.Module):
-    """Relative positions: learned vectors for the offsets between tokens, used as extra keys (the paper's D.4, after
-    Shaw et al. 2018).
+    """Relative positions: learned vectors for the offsets between tokens, used as extra keys (the ViT paper's D.4,
+    after Shaw et al. 2018).
 
     They are 1-dimensional: the offset is the difference of positions in the flattened sequence, class token first.
     """
@@ -233,20 +234,21 @@ class RelativePosition(nn.Module):
         self.fill_buffers()
 
     def fill_buffers(self) -> None:
-        """Compute what is not learned; needed after `to_empty`."""
+        """Compute the number of each pair's offset; needed after `to_empty`, which leaves these numbers undefined."""
         index = torch.arange(self.num_tokens, device=self.offset.device)
         self.offset.copy_(index[:, None] - index[None, :] + self.num_tokens - 1)
 
     def forward(self, q_BHNE: Tensor) -> Tensor:
-        """Return bias_BHNN, to be added to the attention logits. `q_BHNE` is already scaled by 1 / sqrt(E)."""
+        """Return bias_BHNN, to be added to the attention logits. The queries `q_BHNE` must already be scaled by
+        1/sqrt(E)."""
         by_offset_BHNO = q_BHNE @ self.weight.t()
         index = self.offset[: q_BHNE.shape[2]].expand(*q_BHNE.shape[:2], -1, -1)
         return by_offset_BHNO.gather(-1, index)
 
 
 def sincos_2d(grid: tuple[int, int], width: int) -> Tensor:
-    """Return a fixed position table (1, N, D): sin x, cos x, sin y and cos y at width / 4 frequencies each (as in
-    big_vision and MoCo v3)."""
+    """Return a fixed position table (1, N, D) for a grid of (rows, columns) of tokens: sin x, cos x, sin y and cos y at
+    width / 4 frequencies each, as in big_vision and MoCo v3."""
     rows, columns = grid
     exponent = torch.arange(width // 4, dtype=torch.float64, device="cpu") / max(width // 4 - 1, 1)
     frequency = TEMPERATURE**-exponent
@@ -260,19 +262,20 @@ def sincos_2d(grid: tuple[int, int], width: int) -> Tensor:
 
 
 def prefers_plain_attention(q_BHNE: Tensor) -> bool:
-    """Decide whether attention is computed as matmul, softmax and matmul instead of by the fused kernel.
+    """Return whether attention is computed as matmul, softmax and matmul instead of by the fused kernel.
 
-    On CPU the fused kernel's backward in bfloat16 is up to seven times slower than three plain operations, and equal
-    in float32; forward only, and on GPUs, the fused kernel is as fast or faster and keeps no N x N matrix.
+    On a CPU the backward pass of the fused kernel is up to seven times slower in bfloat16 than three plain operations,
+    and as fast in float32. Without a backward pass, and on GPUs, the fused kernel is at least as fast, and it keeps no
+    N x N matrix.
     """
     return q_BHNE.device.type == "cpu" and torch.is_grad_enabled() and q_BHNE.requires_grad
 
 
 def keeps_order(x: Tensor) -> bool:
-    """Decide whether every sum is computed in one fixed order, so that results are equal to the last bit.
+    """Return whether layers given `x` compute every sum in one fixed order, so that results are equal to the last bit.
 
-    This is so in float32 on a CPU, where committed results were computed, and on the meta device, where operations are
-    only counted. Elsewhere values that are not used are not computed, which may change a last bit of the others.
+    They do so in float32 on a CPU, where committed results were computed, and on the meta device, where operations are
+    only counted. Elsewhere unused outputs are not computed, which may change the last bit of the outputs that are.
     """
     return x.dtype == torch.float32 and x.device.type in ("cpu", "meta")
 
@@ -280,9 +283,11 @@ def keeps_order(x: Tensor) -> bool:
 def attend(
     q_BHNE: Tensor, k_BHNE: Tensor, v_BHNE: Tensor, *, bias_BHNN: Tensor | None, dropout: float, scale: float = 1.0
 ) -> Tensor:
-    """Return softmax(scale q k^T + bias) v as x_BHNE. There may be fewer queries than keys.
+    """Return attention, softmax(scale q k^T + bias) v, as x_BHNE. There may be fewer queries than keys.
 
     Args:
+        bias_BHNN: None = no bias.
+        dropout: dropout probability of the attention weights.
         scale: 1 if `q` is already scaled by 1 / sqrt(E); fused kernels scale at no cost.
     """
     if prefers_plain_attention(q_BHNE):
@@ -297,8 +302,8 @@ def attend(
 
 
 def scaled_product(q_BHNE: Tensor, k_BHNE: Tensor, scale: float) -> Tensor:
-    """Return scale q k^T as x_BHNN. The matrix product applies the scale itself, so that neither the forward nor the
-    backward pass multiplies the queries in an operation of its own."""
+    """Return attention logits scale q k^T as x_BHNN. The matrix product applies the scale itself, so that neither the
+    forward nor the backward pass multiplies the queries in an operation of its own."""
     q_bNE, k_bNE = q_BHNE.flatten(0, 1), k_BHNE.flatten(0, 1)
     ignored = q_BHNE.new_zeros(())
     return torch.baddbmm(ignored, q_bNE, k_bNE.mT, beta=0, alpha=scale).unflatten(0, q_BHNE.shape[:2])
@@ -306,7 +311,7 @@ def scaled_product(q_BHNE: Tensor, k_BHNE: Tensor, scale: float) -> Tensor:
 
 class _Linear(torch.autograd.Function):
     """F.linear with a backward pass that sums the bias's gradient over the tokens of each image first, then over
-    images."""
+    images. `Linear` says what this is good for."""
 
     @staticmethod
     def forward(x_BNI: Tensor, weight_OI: Tensor, bias_O: Tensor) -> Tensor:
@@ -325,15 +330,15 @@ class _Linear(torch.autograd.Function):
 
 
 def runs_on_cpu(x: Tensor) -> bool:
-    """Return whether operations run one by one on a CPU, or are only counted on the meta device. Elsewhere they are
-    compiled for a GPU, and layers choose the operations that suit a GPU."""
+    """Return whether operations on `x` run one by one on a CPU, or are only counted on the meta device. Elsewhere
+    operations are compiled for a GPU, and layers choose those that suit a GPU."""
     return x.device.type in ("cpu", "meta")
 
 
 class Linear(nn.Linear):
     """nn.Linear on x_BND, whose bias gradient is summed in two steps (`_Linear`) on a GPU.
 
-    There the compiler does the first sum in the kernel that computes the output's gradient; a single sum over all
+    On a GPU the compiler does the first sum in the kernel that computes the output's gradient; a single sum over all
     tokens would be a kernel of its own that reads that gradient again. On a CPU, where nothing is compiled, two sums
     would take longer than one.
     """
@@ -366,7 +371,8 @@ class Attention(nn.Module):
         constant(self.proj.bias, 0.0)
 
     def project(self, x_BND: Tensor, *, scaled: bool = True) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries (scaled by 1 / sqrt(E) if `scaled`), keys and values, each x_BHNE."""
+        """Return the queries, keys and values of all tokens, each x_BHNE; with `scaled`, queries are multiplied by
+        1/sqrt(E)."""
         # split along the last axis, so that the gradients are joined in the shape in which they are summed next
         parts = (part_BND.unflatten(2, (self.heads, -1)) for part_BND in self.qkv(x_BND).chunk(3, dim=2))
         q_BHNE, k_BHNE, v_BHNE = (part_BNHE.transpose(1, 2) for part_BNHE in parts)
@@ -388,7 +394,12 @@ class Attention(nn.Module):
         return self.proj(x_BHNE.transpose(1, 2).flatten(2))
 
     def forward(self, x_BND: Tensor, relative: nn.Module | None = None, first: int | None = None) -> Tensor:
-        """Return the attention output x_BND; with `first`, only for this many tokens from the start."""
+        """Return the attention output x_BND.
+
+        Args:
+            relative: module from scaled queries to a bias on the attention logits (`RelativePosition`); None = no bias.
+            first: number of tokens, from the start, whose output is returned; None = all.
+        """
         outside = relative is not None or keeps_order(x_BND)  # scale queries before attention, in a pass of its own
         if first is None:
             q_BHNE, k_BHNE, v_BHNE = self.project(x_BND, scaled=outside)
@@ -445,8 +456,12 @@ class Block(nn.Module):
         self.mlp.init_weights(generator)
 
     def forward(self, x_BND: Tensor, relative: nn.Module | None = None, first: int | None = None) -> Tensor:
-        """Return the block's output x_BND; with `first`, only for this many tokens from the start, which still attend
-        to all."""
+        """Return the block's output x_BND.
+
+        Args:
+            relative: module from scaled queries to a bias on the attention logits (`RelativePosition`); None = no bias.
+            first: number of tokens, from the start, whose output is returned; they attend to all. None = all.
+        """
         attended_BND = self.attn(self.norm1(x_BND), relative, first)
         x_BND = (x_BND if first is None else x_BND[:, :first]) + self.drop1(attended_BND)
         return x_BND + self.drop2(self.mlp(self.norm2(x_BND)))
@@ -454,7 +469,7 @@ class Block(nn.Module):
 
 class AxialBlock(nn.Module):
     """Two encoder blocks in sequence, one with attention along the rows of the token grid, one along its columns (the
-    paper's D.6)."""
+    ViT paper's D.6)."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -471,5 +486,5 @@ class AxialBlock(nn.Module):
 
 
 def along(block: nn.Module, x_BRSD: Tensor) -> Tensor:
-    """Apply a block to each row x_SD of a grid of tokens separately; return x_BRSD."""
+    """Apply an encoder block to each row x_SD of a grid of tokens separately; return x_BRSD."""
     return block(x_BRSD.flatten(0, 1)).unflatten(0, x_BRSD.shape[:2])

@@ -1,12 +1,12 @@
-"""Masked patch prediction, the paper's preliminary self-supervision (sections 4.6 and B.1.2).
+"""Masked patch prediction, the ViT paper's preliminary self-supervision (sections 4.6 and B.1.2).
 
 Half of an image's patch embeddings are corrupted: 80 % of these become a learned mask token, 10 % the embedding of
-another patch of the image, and 10 % stay. For each of them the network predicts one of the three targets of appendix
-B.1.2:
+another patch of the image, and 10 % stay. For each corrupted patch the network predicts one of the three targets of
+appendix B.1.2:
 
 mean: the patch's mean colour in 3 bits per channel: 512 classes for RGB images; grey images have one channel, hence 8
-levels of mean intensity. small: the same for each of 4 x 4 parts of the patch, in parallel. pixels: all of its pixels,
-with the squared error as loss.
+levels of mean intensity. small: the mean colour of each of 4 x 4 parts of the patch, in parallel. pixels: all pixels of
+the patch, with the squared error as loss.
 
 Random numbers come from torch's default generator, which the training step seeds, as for dropout. Shapes: B images, C
 channels, H and W pixels, N patches, M corrupted patches of an image, D width.
@@ -28,7 +28,7 @@ PARTS = {"mean": 1, "small": 4}  # target -> parts per side of a patch whose mea
 
 
 class Regression(NamedTuple):
-    """Values that a network predicts, and the wanted ones; the loss is their squared error."""
+    """Predicted values and the target values, of equal shape; the loss is the squared error between them."""
 
     predicted: Tensor
     wanted: Tensor
@@ -39,9 +39,9 @@ class Picked:
     """The patches of each image that are corrupted.
 
     Attributes:
-        index_BM: their numbers.
-        draw_BM: a random number in [0, 1) for each, which decides how it is corrupted.
-        other_BM: for each the number of another patch of its image.
+        index_BM: number of each corrupted patch within its image.
+        draw_BM: a random number in [0, 1) for each corrupted patch, which decides how it is corrupted.
+        other_BM: number of another patch of the same image, which may replace the corrupted patch.
     """
 
     index_BM: Tensor
@@ -50,12 +50,17 @@ class Picked:
 
 
 def num_colours(channels: int) -> int:
-    """Return the number of colour classes: 512 for RGB, 8 for grey images."""
+    """Return the number of colour classes for images of so many channels: 512 for RGB, 8 for grey images."""
     return LEVELS**channels
 
 
 def outputs(target: str, *, channels: int, patch: tuple[int, int]) -> int:
-    """Return the number of outputs of the head per patch."""
+    """Return the number of outputs that the head needs per patch.
+
+    Args:
+        target: "mean", "small" or "pixels": what is predicted of a patch.
+        patch: height and width of a patch in pixels.
+    """
     if target == "pixels":
         return channels * patch[0] * patch[1]
     return PARTS[target] ** 2 * num_colours(channels)
@@ -64,8 +69,16 @@ def outputs(target: str, *, channels: int, patch: tuple[int, int]) -> int:
 def judged(
     output_MK: Tensor, x_BCHW: Tensor, *, target: str, grid: tuple[int, int], picked: Picked
 ) -> tuple[Tensor, Tensor] | Regression:
-    """Return the head's outputs for the corrupted patches together with their targets: (logits, classes) with a row for
-    every predicted colour, or for the target "pixels" predicted and wanted values."""
+    """Return the head's outputs together with the targets: (logits, classes) with a row for every predicted colour, or
+    predicted and target pixels.
+
+    Args:
+        output_MK: the head's outputs, with a row for each corrupted patch of all images.
+        x_BCHW: the uncorrupted images in [-1, 1].
+        target: "mean", "small" or "pixels": what is predicted of a patch.
+        grid: number of rows and columns of patches.
+        picked: the corrupted patches.
+    """
     if target == "pixels":
         rows, columns = grid
         height, width = x_BCHW.shape[2] // rows, x_BCHW.shape[3] // columns
@@ -81,6 +94,10 @@ def judged(
 def pick(batch: int, grid: tuple[int, int], *, device: torch.device) -> Picked:
     """Choose at random which patches of every image are corrupted, and how.
 
+    Args:
+        batch: number of images.
+        grid: number of rows and columns of patches.
+
     Raises:
         ValueError: the grid has a single patch.
     """
@@ -95,7 +112,8 @@ def pick(batch: int, grid: tuple[int, int], *, device: torch.device) -> Picked:
 
 
 def corrupted(x_BND: Tensor, *, picked: Picked, mask_token: Tensor) -> Tensor:
-    """Return the patch embeddings x_BND with the picked ones corrupted."""
+    """Return the patch embeddings x_BND, in which those of the picked patches are corrupted: `picked.draw_BM` decides
+    whether one becomes the mask token, becomes the embedding of another patch, or stays."""
     draw_BM1 = picked.draw_BM[..., None]
     new_BMD = torch.where(draw_BM1 < MASKED + REPLACED, _take(x_BND, picked.other_BM), of_picked(x_BND, picked))
     new_BMD = torch.where(draw_BM1 < MASKED, mask_token.to(x_BND.dtype), new_BMD)
@@ -103,15 +121,18 @@ def corrupted(x_BND: Tensor, *, picked: Picked, mask_token: Tensor) -> Tensor:
 
 
 def of_picked(x_BND: Tensor, picked: Picked) -> Tensor:
-    """Return the rows of the picked patches: x_BMD."""
+    """Return the embeddings of the picked patches, x_BMD."""
     return _take(x_BND, picked.index_BM)
 
 
 def colours(x_BCHW: Tensor, grid: tuple[int, int], *, parts: int = 1) -> Tensor:
-    """Return the colour class of every part of every patch: long (B, N, parts²).
+    """Return the colour class of every part of every patch, long (B, N, parts²), of images in [-1, 1].
 
-    The class is the part's mean colour in LEVELS steps per channel, as a number with the first channel as its highest
-    digit.
+    A patch is divided into parts x parts. The class is the part's mean colour in LEVELS steps per channel, as a number
+    whose highest digit is the first channel.
+
+    Args:
+        grid: number of rows and columns of patches.
     """
     rows, columns = grid
     mean_BCRS = F.adaptive_avg_pool2d(x_BCHW.float(), (rows * parts, columns * parts))

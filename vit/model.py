@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class VisionTransformer(nn.Module):
-    """A Vision Transformer from images in [-1, 1] to class logits; if `takes_pixels`, uint8 pixels are accepted too.
+    """A Vision Transformer from images in [-1, 1] to class logits; where `takes_pixels`, uint8 pixels are accepted too.
 
-    Construction allocates nothing until the end; under `torch.device("meta")` it allocates nothing at all, and
+    Construction allocates memory only at its end; under `torch.device("meta")` it allocates nothing at all, and
     `model.to_empty(device=...)` followed by `model.init_weights(generator)` gives the same model later.
 
     Args:
@@ -87,7 +87,8 @@ class VisionTransformer(nn.Module):
         self.head = nn.Linear(config.num_features, classes) if classes else nn.Identity()
 
     def init_weights(self, generator: torch.Generator | None = None) -> None:
-        """Initialise all weights as in the paper. They depend only on the generator's state."""
+        """Initialise all weights as in the ViT paper. They depend only on the state of the generator (None: torch's
+        global one)."""
         self.embed.init_weights(generator)
         constant(self.cls, 0.0)
         for module in (*self.positions, *self.relatives, *self.blocks):
@@ -103,12 +104,14 @@ class VisionTransformer(nn.Module):
             constant(self.head.bias, self.config.head_bias)
 
     def fill_buffers(self) -> None:
-        """Compute the tables that are not learned. Call this after `to_empty` if `init_weights` is not called."""
+        """Compute the position tables that are not learned. Call this after `to_empty` if `init_weights` is not
+        called."""
         for module in (*self.positions, *self.relatives):
             module.fill_buffers()  # type: ignore[operator]
 
     def checkpoint_entries(self, layout: str) -> list[Entry]:
-        """Return how the weights are stored in a checkpoint layout (see vit/formats.py), without position tables."""
+        """Return how each weight is stored in a checkpoint layout ("google", "timm", "torchvision" or "own"; see
+        vit/formats.py), without position tables."""
         from vit import formats
 
         backbone = self.embed.backbone.checkpoint_entries(layout) if self.config.stem == "resnet" else ()
@@ -116,7 +119,7 @@ class VisionTransformer(nn.Module):
 
     @property
     def self_supervised(self) -> bool:
-        """Whether training targets are computed from the images, and labels are not used."""
+        """Whether training targets are computed from the images, so that labels are not used."""
         return self.config.head == "masked"
 
     @property
@@ -131,7 +134,11 @@ class VisionTransformer(nn.Module):
 
         Args:
             corrupt: function applied to the patch embeddings before positions are added.
-            first: the caller uses only this many tokens from the start, so the last block may leave the others out.
+            first: number of tokens, from the start, that the caller uses: the last block may leave the others out;
+                None: all.
+
+        Raises:
+            ValueError: the images have another size than the model was built for.
         """
         if tuple(x_BCHW.shape[-2:]) != self.config.image_size:
             raise ValueError(
@@ -158,7 +165,8 @@ class VisionTransformer(nn.Module):
         return x_BND
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """Return the classifier's input x_BF, which is also the frozen representation for linear probes."""
+        """Return the classifier's input x_BF, which is also the representation that probes on a frozen model are
+        given."""
         reads_cls = self.config.pooling == "cls"
         x_BND = self.tokens(x_BCHW, first=1 if reads_cls else None)
         if reads_cls:
@@ -172,8 +180,8 @@ class VisionTransformer(nn.Module):
         return x_BD if self.pre_logits is None else torch.tanh(self.pre_logits(x_BD))
 
     def forward(self, x_BCHW: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Return class logits x_BK (features if num_classes is 0); a self-supervised model returns outputs and targets,
-        as `vit.masked.judged` does."""
+        """Return class logits x_BK, or the features x_BF if num_classes is 0. A self-supervised model returns its
+        outputs for the corrupted patches together with their targets, as `vit.masked.judged` does."""
         if self.mask_token is None:
             return self.head(self.features(x_BCHW))
         from vit import masked

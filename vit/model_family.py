@@ -1,4 +1,5 @@
-"""The class of a model family: the one object that a file of models exports. Nothing else of such a file is used."""
+"""The class of a model family. A file that defines models exports one object of it, and nothing else of the file is
+used."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def check_nothing(name: str) -> None:
 
 
 def no_more(name: str) -> Mapping[str, str]:
-    """Default of `ModelFamily.identity`, for models that depend on their code alone: return nothing more."""
+    """Default of `ModelFamily.identity`, for models that depend on their code alone: return an empty mapping."""
     return {}
 
 
@@ -41,13 +42,13 @@ def ends_in_pretrained(name: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """What is known of a model's trained weights without fetching them.
+    """What is known of a model's trained weights before they are fetched.
 
     Attributes:
-        where: a repository, an address or a folder.
+        where: where the weights are: a repository, an address or a folder.
         licence: name of the licence as the publisher gives it; "" if unknown.
-        megabytes: size of the file in 10^6 bytes.
-        here: whether the file is on this machine's disk.
+        megabytes: size of the file in 10^6 bytes; None if unknown.
+        here: whether the file is on this machine's disk already.
         gated: whether the publisher's terms have to be accepted first.
     """
 
@@ -64,10 +65,10 @@ class Classifier:
 
     Attributes:
         network: module from x_BCHW to logits_BK.
-        prepare: function from a Pillow image, as its file has it, to x_CHW.
-        classes: names of each class, its WordNet id first; empty if unknown.
+        prepare: function from a Pillow image of any size to x_CHW, the network's input.
+        classes: all names of each class, its WordNet id first; empty if unknown.
         num_classes: number of classes, K.
-        said: how images are prepared, in words.
+        said: how `prepare` prepares images, in words.
         published: test set and metric ("in1k_top1", "real_top1", "v2_top1", …) -> published accuracy in [0, 1].
         publisher: who published these accuracies.
     """
@@ -97,33 +98,36 @@ def no_weights(name: str) -> Weights | None:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFamily:
-    """A family of models: their names, and how one is built. Its functions are given names without options.
+    """A family of models: their names, and how one is built. Its functions are given names without options
+    ("ViT-pico/7" of "ViT-pico/7:depth=6").
 
     Attributes:
         label: the family's name in figures and tables.
         accepts: name -> whether the family builds a model of this name, listed or not.
-        build: (name, image_size=…, channels=…, num_classes=…, **options) -> the network. It raises ValueError, which
-            says which names, sizes and options are allowed. On the meta device it gives shapes only.
+        build: (name, image_size=…, channels=…, num_classes=…, **options) -> the network. Its ValueError says which
+            names, sizes and options are allowed. On the meta device it gives shapes only.
         names: names that are shown in lists and suggestions.
-        revision: number that is raised when a change gives other models. It is part of a result's identity.
+        revision: number to be raised when a change of the code gives other models. It is part of a result's identity:
+            results of another revision are not reused.
         revision_of: name -> revision of this name, where a change gave other models for some names only; the higher of
             the two counts.
         naming: the rule by which names are formed, in words.
-        rehearsed: options that reduce its models to the least that runs the same code, for rehearsals of a study.
+        rehearsed: options, name -> value, that reduce models to the least that runs the same code, for rehearsals of a
+            study.
         trains: False for a model that has nothing to train.
         has_dropout: whether its models have an option `dropout`.
-        label_of: name -> label, where one file holds several architectures.
+        label_of: name -> label, where one file holds several architectures; None: all have `label`.
         check: function of a name that raises ValueError if the name has the right form but no such model exists.
-        identity: name -> what else its results depend on: versions, digests of files.
-        input_size: name -> pixels per side that the model was made for.
+        identity: name -> what else a model's results depend on: kind -> version or digest of a file.
+        input_size: name -> pixels per side that the model was made for; None if for no particular size.
         on_disk: function that returns the names of models whose trained weights are on this machine; only for families
             that fetch weights.
         comes_trained: name -> whether this model comes with trained weights.
-        about: (name, **options) -> in words what is used of a model from elsewhere; "" if its name says it.
-        weights_of: name -> what is known of its trained weights; None if there are none.
-        classifier: (name, checkpoint=FILE or None) -> the network with its own classifier; ValueError says why there is
-            none.
-        source: name -> the file that defines the model; None if the family's own file does.
+        about: (name, **options) -> what is used of a model from elsewhere, in words; "" if its name says it.
+        weights_of: name -> what is known of the model's trained weights; None if it has none.
+        classifier: (name, checkpoint=FILE or None) -> the network with the classifier that it was trained with;
+            ValueError says why there is none.
+        source: name -> the file that defines the model; None if the family's own file defines all.
         module: name of the module that exports the family; the registry fills it in.
     """
 
@@ -151,7 +155,8 @@ class ModelFamily:
 
     @property
     def from_outside(self) -> bool:
-        """Whether its models are defined outside the project, so that a name of the right form may not exist."""
+        """Whether the family's models are defined outside the project, so that none may stand behind a name of the
+        right form."""
         return self.check is not check_nothing
 
     @property

@@ -22,11 +22,12 @@ _TABLE_TOLERANCE = 1e-4  # largest difference of a fixed table from one that ano
 
 
 def resize_grid(table_1ND: Tensor, old: tuple[int, int], new: tuple[int, int]) -> Tensor:
-    """Interpolate a position table from one grid of tokens to another: (1, N_old, D) -> (1, N_new, D).
+    """Interpolate a position table from one grid of tokens to another: (1, N_old, D) -> (1, N_new, D). `old` and `new`
+    are the grids' (rows, columns).
 
     Interpolation is bilinear with the corners aligned, as in the official code's `scipy.ndimage.zoom(..., order=1)`
-    (vit_jax/checkpoint.py). timm aligns pixel areas instead and differs visibly. It is computed on the CPU in float64,
-    which not every device has.
+    (vit_jax/checkpoint.py). timm aligns pixel areas instead and differs visibly. The result is computed in float64, on
+    the CPU, because not every device has that type.
     """
     if old == new:
         return table_1ND
@@ -36,8 +37,8 @@ def resize_grid(table_1ND: Tensor, old: tuple[int, int], new: tuple[int, int]) -
 
 
 def grid_of(num_tokens: int, hint: tuple[int, int] | None, target: tuple[int, int]) -> tuple[int, int]:
-    """Return the grid (rows, columns) that a table of `num_tokens` rows was made for: the hint if there is one, the
-    target if it has as many tokens, else a square.
+    """Return the grid (rows, columns) that a position table of `num_tokens` rows was made for: `hint`, which the user
+    gives, if it is not None; `target`, the model's grid, if it has as many tokens; else a square.
 
     Raises:
         ValueError: the hint does not fit, or there is none and `num_tokens` is not a square.
@@ -57,10 +58,11 @@ def grid_of(num_tokens: int, hint: tuple[int, int] | None, target: tuple[int, in
 
 
 def resize_patch_kernel(kernel_OIPP: Tensor, new: tuple[int, int]) -> Tensor:
-    """Resize a patch embedding so that resized patches keep their embeddings (FlexiViT, section 3.4).
+    """Resize the kernel of a patch embedding to `new` (height, width) in pixels, so that a resized patch keeps its
+    embedding (FlexiViT, section 3.4).
 
-    If patches are resized by bilinear interpolation x -> B x, the kernel has to become pinv(B^T) w, which leaves <x, w>
-    unchanged when the patch grows. It is computed in float64 on the CPU.
+    If patches are resized by bilinear interpolation x -> B x, the kernel w has to become pinv(B^T) w, which leaves the
+    inner product of x and w unchanged when the patch grows. It is computed in float64 on the CPU.
     """
     old = (kernel_OIPP.shape[2], kernel_OIPP.shape[3])
     if old == new:
@@ -80,7 +82,7 @@ class Placed:
     """The position tables of one checkpoint file, fitted to a model, and what did not fit.
 
     Attributes:
-        fitted: the model's name of a table -> the table at the model's grid.
+        fitted: name of a table in the model -> the table at the model's grid.
         missing: names of tables that the file lacks.
         misshaped: a sentence for each table that cannot be fitted.
         resized: a sentence for each table that was resized.
@@ -95,8 +97,8 @@ class Placed:
 
 
 def exported(model: Any, layout: str) -> dict[str, Tensor]:
-    """Return a model's position table under the key of another code base's layout; empty without one. Fixed and
-    two-dimensional tables become one row per token.
+    """Return a model's position table as a layout ("google", "timm" or "torchvision") stores it, {key: table with a row
+    per token}, whatever the kind of the table; {} if the model has none.
 
     Raises:
         CheckpointError: the model has parts that the layout has no place for.
@@ -135,7 +137,14 @@ def fitted(
     source_grid: tuple[int, int] | None,
     resize: bool,
 ) -> Placed:
-    """Remove the position tables from `tensors`, and return them fitted to the model's grid."""
+    """Remove the position tables from `tensors`, and return them fitted to the model's grid.
+
+    Args:
+        tensors: tensors of a checkpoint file by name; changed in place.
+        layout: the file's layout: "google", "timm", "torchvision" or "own".
+        source_grid: rows and columns of tokens that the checkpoint was trained with; None if unknown (see `grid_of`).
+        resize: whether tables of another grid may be interpolated; otherwise they are reported as misshaped.
+    """
     placed, state = Placed(), model.state_dict()
     ours = [name for name in state if name.startswith("positions.")]
     if layout == "own":
@@ -172,8 +181,8 @@ def fitted(
 
 
 def _has_class_row(rows: int, grid: tuple[int, int], source_grid: tuple[int, int] | None) -> bool:
-    """Return whether a table of `rows` rows begins with one for the class token (big_vision's and some of timm's do
-    not)."""
+    """Return whether a position table of `rows` rows begins with a row for the class token (big_vision's and some of
+    timm's do not). `grid` is the model's (rows, columns), `source_grid` the checkpoint's if known."""
     for tokens in (math.prod(source_grid or grid), math.isqrt(rows) ** 2):
         if rows in (tokens, tokens + 1):
             return rows == tokens + 1
@@ -189,8 +198,13 @@ def _place(
     source_grid: tuple[int, int] | None,
     resize: bool,
 ) -> None:
-    """Fit one learned table of a file to the model, and add the result to `placed`. `has_row` says whether the table
-    begins with a row for the class token."""
+    """Fit one learned position table of a file to the model's table `name`, and add the result to `placed`.
+
+    Args:
+        has_row: whether the file's table begins with a row for the class token.
+        source_grid: rows and columns of tokens that the checkpoint was trained with; None if unknown.
+        resize: whether the table may be interpolated.
+    """
     wanted = tuple(model.state_dict()[name].shape)
     if name.endswith((".rows", ".columns")):
         fitted_table = resize_grid(table[None], (table.shape[0], 1), (wanted[0], 1))[0] if resize else table
@@ -217,7 +231,8 @@ def _place(
 
 
 def _compare(placed: Placed, model: Any, table_1ND: Tensor, key: str) -> None:
-    """Check that a file's table equals the model's fixed one, which is not loaded; add what differs to `placed`."""
+    """Check that a file's position table, called `key` there, equals the model's fixed one, which is not loaded. If
+    not, say so in `placed`."""
     fresh = type(model.positions[0])(model.config)
     if model.config.position == "sincos-2d":
         fresh.fill_buffers()
@@ -234,7 +249,8 @@ def _compare(placed: Placed, model: Any, table_1ND: Tensor, key: str) -> None:
 
 @torch.no_grad()
 def carry_over(source: nn.Module, target: nn.Module) -> nn.Module:
-    """Fill `target` with the trained body of `source`, and its classifier with zeros; for models of any family.
+    """Fill `target` with the trained body of `source`, and the classifier of `target` with zeros. The models may be of
+    any family.
 
     Position tables are interpolated to the target's grid, fixed ones too: each place in the picture keeps its position,
     and no position lies outside the range that the body was trained on (section 3.2).
@@ -243,7 +259,8 @@ def carry_over(source: nn.Module, target: nn.Module) -> nn.Module:
         `target`.
 
     Raises:
-        ValueError: there is no classifier, or another tensor of the body depends on the image size.
+        ValueError: `target` has no classifier, or a tensor of the body other than position tables depends on the image
+            size.
     """
     trained = {name: value for name, value in source.state_dict().items() if not name.startswith(HEAD)}
     body = {name: value for name, value in target.state_dict().items() if not name.startswith(HEAD)}
@@ -267,8 +284,8 @@ def carry_over(source: nn.Module, target: nn.Module) -> nn.Module:
 
 
 def _fitted_tables(source: Any, target: Any, trained: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the learned position tables at the target's grid. Fixed tables, which no state dict holds, are changed in
-    the target directly."""
+    """Return the learned position tables of `trained`, the source's tensors by name, interpolated to the target's grid.
+    Fixed tables, which no state dict holds, are changed in the target directly."""
     for old, new in zip(source.positions, target.positions, strict=True):
         if new.kind == "sincos-2d":
             new.fixed.copy_(resize_grid(old.fixed, old.grid, new.grid))

@@ -1,9 +1,10 @@
-"""The paper's tables as data, for comparison with our numbers.
+"""The ViT paper's tables as data, for comparison with our numbers.
 
 Source: Dosovitskiy et al., "An Image is Worth 16x16 Words", arXiv 2010.11929 v2 (ICLR 2021); v1 has other exaFLOPs.
-Values are as printed: accuracies in percent, "+-" for the standard deviation, "*" for a number the paper itself quotes
-from elsewhere, empty where it prints none. `parameter_counts` counts the official checkpoints with 1000 classes;
-`table6_sizes` counts Table 6's models as built here, with 1000 classes, with and without head and embeddings.
+Values are as printed: accuracies in percent, "+-" before a standard deviation, "*" after a number that the paper itself
+quotes from elsewhere, empty where the paper prints nothing. `parameter_counts` has the parameters of the official
+checkpoints with 1000 classes; `table6_sizes` has those of Table 6's models as built here, with 1000 classes, with and
+without head and embeddings.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CONTRADICTED: Mapping[tuple[str, int], str] = MappingProxyType(
 
 
 def table(name: str) -> list[dict[str, str]]:
-    """Return the rows of one table, with all values as printed.
+    """Return the rows of a table of FILES ("table6"), each column -> value, with all values as printed.
 
     Raises:
         KeyError: there is no such table.
@@ -51,9 +52,10 @@ def table(name: str) -> list[dict[str, str]]:
 
 
 def number(text: str) -> tuple[float | None, float | None]:
-    """Parse a printed value into (value, standard deviation or None); (None, None) where nothing or NA is printed.
+    """Parse a printed value into (value, standard deviation); "88.55+-0.04" gives both. The standard deviation is None
+    if none is printed, and both are None if nothing or NA is printed.
 
-    Of "88.4/88.5*" the first number is returned.
+    Of two values, such as "88.4/88.5*", the first one is returned.
     """
     if text.strip() in ("", "NA"):
         return None, None
@@ -62,6 +64,6 @@ def number(text: str) -> tuple[float | None, float | None]:
 
 
 def model_name(printed: str) -> str:
-    """Convert a model's name in Table 6 to this project's: "ResNet152x2" -> "R152x2", "R50x1+ViT-L/16" ->
-    "R50+ViT-L/16"."""
+    """Convert a model's name in the ViT paper's Table 6 to its name in this project: "ResNet152x2" -> "R152x2",
+    "R50x1+ViT-L/16" -> "R50+ViT-L/16"."""
     return printed.replace("ResNet", "R").replace("R50x1+", "R50+")

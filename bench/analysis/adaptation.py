@@ -1,5 +1,5 @@
-"""Pre-trained models adapted to a data set of the user: accuracy over the number of labelled images, one curve for each
-data set, model and way of adapting (ridge regression, fine-tuning, …)."""
+"""Collects the results of adapting pre-trained models to data sets of the user: accuracy over the number of labelled
+images, with one curve for each data set, model and way of adapting (ridge regression, fine-tuning, …)."""
 
 from __future__ import annotations
 
@@ -44,34 +44,38 @@ for path in sys.argv[1:]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Adapted:
-    """A model adapted in one way.
+    """The results of one pre-trained model that was adapted to one data set in one way.
 
     Attributes:
-        data: the data set whose images are labelled, by a short name.
-        metric: a key of `bench.core.metrics.METRICS`; all scores here are in it. Errors and pictures are there only for
-            accuracy.
+        data: short name of the data set whose images are labelled.
+        metric: the metric of all scores here, a key of `bench.core.metrics.METRICS`. For metrics other than accuracy,
+            `errors`, `classes_seen`, `pairs` and `surest` are empty, and `set_aside` and `contrary` are 0.
         model: short name of the model.
-        point: the model, as evaluated.
+        point: the point of the evidence that stands for the model.
         way: how it was adapted, a key of WAYS.
-        images: numbers of labelled images, ascending; means over few-shot draws. Fine-tuning has one number: all.
-        samples: scores on the test images, at each number of labelled images.
-        validation: accuracy by cross-validation within all labelled images. None if that could not be done, and for
-            fine-tuning: there, the largest accuracy of several learning rates on few images would be high by chance.
-        seconds: time of the network's pass over all labelled images and of the fit to them, or of fine-tuning including
-            the choice of its learning rate; None if it was not measured.
+        images: numbers of labelled images, ascending; each is the mean over few-shot samples (random choices of
+            labelled images). For fine-tuning, the only number is that of all images.
+        samples: scores on the test images, one entry for each of `images`.
+        validation: score by cross-validation within all labelled images; None if that could not be done. It is also
+            None for fine-tuning, whose best score of several learning rates on few images would be high by chance.
+        seconds: time of the network's pass over all labelled images and of the fit to them; for fine-tuning, its time
+            including the choice of its learning rate. None if it was not measured.
         classes: number of classes.
-        errors: with all labelled images: (class, class that was predicted, number of test images).
-        classes_seen: (class, labelled images, how many of them are right in cross-validation, test images).
-        set_aside: number of labelled images that are copies of test images and were left out.
-        contrary: number of pairs of copies with different labels.
+        errors: (true class, predicted class, number of test images) for each pair of classes that is confused when all
+            labelled images are used.
+        classes_seen: (class, number of labelled images, number of them that cross-validation classifies correctly or
+            None if unknown, number of test images).
+        set_aside: number of labelled images that were left out because they are copies of test images.
+        contrary: number of pairs of images that are copies of each other but have different labels.
         pairs: some of the `contrary` pairs, as small pictures (`bench.tasks._photos`).
-        surest: the errors that the model was most certain of, as small pictures.
-        level: of all intervals.
-        groups: number of groups of labelled images (copies connect groups); 0 if every image stands alone.
-        test_groups: the same of test images.
-        recalls: for balanced accuracy: (class, test images, recall, and the two ends of its interval).
-        labels: for mAP: (label, test images that have it, average precision and the two ends of its interval, F1 and
-            the two ends of its interval).
+        surest: the errors of which the model was most certain, as small pictures.
+        level: confidence level of all intervals, 0 to 1.
+        groups: number of groups of labelled images that belong together, such as those of one patient (copies join
+            groups); 0 if every image stands alone.
+        test_groups: number of such groups of test images; 0 if every image stands alone.
+        recalls: for balanced accuracy: (class, number of test images, recall, and the two ends of its interval).
+        labels: for mAP: (label, number of test images that have it, average precision and the two ends of its interval,
+            F1 and the two ends of its interval).
     """
 
     data: str
@@ -106,21 +110,22 @@ class Adapted:
 
     @property
     def merit(self) -> tuple[bool, float]:
-        """Sort key by which the best model and way are chosen, the largest first: the accuracy in cross-validation; if
-        there is none, that on the test images, which counts less."""
+        """Sort key by which the best model and way are chosen; the largest is the best. It is (True, score in
+        cross-validation), or (False, score on the test images) if there was no cross-validation."""
         known = self.validation is not None
         return known, self.validation if known else self.samples[-1].mean  # type: ignore[return-value]
 
 
 def metrics(evidence: Evidence) -> list[str]:
-    """Return the metrics in which adapted models were scored, accuracy first."""
+    """Return the metrics in which adapted models were scored, as keys of `METRICS`, accuracy first."""
     tasks = evidence.scores["task"].astype(str)
     found = {*evidence.scores["metric"][tasks.str.startswith(TASK)].astype(str)}
     return [metric for metric in METRICS if metric in found]
 
 
 def adapted(evidence: Evidence, metric: str = ACCURACY) -> tuple[Adapted, ...]:
-    """Return every model adapted in every way, sorted by data set, the best first."""
+    """Return one entry for each data set, model and way of adapting that was scored in `metric` (a key of `METRICS`),
+    sorted by data set, and within it the best first (`Adapted.merit`)."""
     tasks = evidence.scores["task"].astype(str)
     adapting_N = tasks.str.startswith(TASK)
     tuning_N = (tasks == TUNED) & evidence.scores["data"].isin(evidence.scores["data"][adapting_N])
@@ -174,12 +179,16 @@ def adapted(evidence: Evidence, metric: str = ACCURACY) -> tuple[Adapted, ...]:
 
 
 def probes(every: Iterable[Adapted]) -> list[Adapted]:
-    """Return those that were adapted with a frozen network, not by fine-tuning."""
+    """Return the entries of ways of adapting that leave the network frozen, that is, all but fine-tuning."""
     return [one for one in every if one.way != TUNED]
 
 
 def best_of_models(found: Iterable[Adapted]) -> tuple[Adapted, ...]:
-    """Return every model once, in its best way of adapting, in the order given. `found`: sorted, the best first."""
+    """Return, for each data set and model, only its best way of adapting, in the given order.
+
+    Args:
+        found: adapted models, sorted so that the best comes first.
+    """
     first: dict[tuple[str, str], Adapted] = {}
     for one in found:
         first.setdefault((one.data, one.model), one)
@@ -187,8 +196,8 @@ def best_of_models(found: Iterable[Adapted]) -> tuple[Adapted, ...]:
 
 
 def compared(first: Adapted, second: Adapted) -> tuple[Estimate, bool] | None:
-    """Return the difference first - second with all labelled images, and whether test images were compared one by one;
-    None if the two have no draws in common."""
+    """Return the difference in score between two adapted models, first - second, when all labelled images are used, and
+    whether test images were compared one by one; None if the two have no few-shot sample in common."""
     ours, theirs = first.samples[-1], second.samples[-1]
     if (both := difference(ours, theirs)) is None:
         return None
@@ -199,12 +208,13 @@ def compared(first: Adapted, second: Adapted) -> tuple[Estimate, bool] | None:
 
 
 def on(data: str, metric: str) -> str:
-    """Return the subject of a finding about a data set: its name, and the metric unless that is accuracy."""
+    """Return the subject of a finding about a data set: its name, followed by the metric unless that is accuracy
+    ("flowers, mAP")."""
     return data if metric == ACCURACY else f"{data}, {METRICS[metric]}"
 
 
 def _shown(names: Iterable[str], short: Callable[[str], str]) -> dict[str, str]:
-    """Return a short name for each name; where two would get the same one, they keep their full names."""
+    """Return name -> `short(name)`. Names that would share a short name keep their full names."""
     shown = {name: short(name) for name in names}
     known = [*shown.values()]
     return {name: brief if known.count(brief) == 1 else name for name, brief in shown.items()}

@@ -20,18 +20,20 @@ from bench.analysis.evidence import Evidence, Series
 from bench.analysis.finding import Difference, Finding
 
 Against = Callable[[Evidence, Sequence[Series], str], list[PairedDifference]]
-"""(evidence, series, measure) -> the difference of each model, at its longest horizon, from its baseline."""
+"""(evidence, series, measure) -> for each model, its score at its longest budget minus that of its baseline."""
 
 
 def against_untrained(evidence: Evidence, series: Sequence[Series], measure: str) -> list[PairedDifference]:
-    """Return the difference of each model, at its longest horizon, from the same network before training."""
+    """Return, for each model, its score (`measure`) at its longest budget minus that of the same network before
+    training."""
     pairs = [Pair(contrast="untrained", model=s.label, point=s.last, base=s.untrained) for s in series if s.untrained]
     return compare(evidence, pairs, measure)
 
 
 def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -> list[PairedDifference]:
-    """Return the difference of one model of each family from the same probe on raw pixels. It is the model with the
-    most compute; a model chosen by its score would look better than it is."""
+    """Return, for one model of each family, its score (`measure`) at its longest budget minus that of the same probe on
+    raw pixels instead of features. The model is the one with the most compute; a model chosen by its score would look
+    better than it is."""
     pixels = evidence.pixels
     names = families_of(series)
     largest = [max((s for s in series if s.family == name), key=lambda s: s.last.train_flops) for name in names]
@@ -40,8 +42,13 @@ def against_pixels(evidence: Evidence, series: Sequence[Series], measure: str) -
 
 
 def beats(evidence: Evidence, name: str, against: Against) -> Iterator[Finding]:
-    """Yield a finding of the question `name` for each average over tasks and each family, with the difference on each
-    task as evidence."""
+    """Yield findings on whether trained networks beat a baseline: one for each average over tasks ("headline", "far")
+    and each family, with the difference on each task as evidence.
+
+    Args:
+        name: name of the question that the findings answer.
+        against: computes the differences from the baseline, such as `against_pixels`.
+    """
     series = compared_series(evidence, every=True)  # networks that have not begun to learn count here
     for measure in averages(evidence) if series else ():
         compared = against(evidence, series, measure)

@@ -1,8 +1,8 @@
 """Decides whether a network has begun to learn at a point (a model at one budget).
 
-A network that has not says nothing about its family: its score is that of its initialisation, and a "lead" over it is a
-difference between initialisations. Such points are drawn hollow in figures, and are left out of comparisons, laws,
-crossings and sentences (by `Evidence.on_axis`).
+The score of a network that has not begun to learn is that of its initialisation, and says nothing about its family: a
+"lead" over it is a difference between initialisations. Such points are drawn hollow in figures, and are left out of
+comparisons, laws, crossings and sentences (by `Evidence.on_axis`).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class NotBegun(StrEnum):
     """The reason why a network counts as not having begun to learn at a point."""
 
     LOSS = "loss of chance"  # the training loss is more than `NEAR_GUESSING` times that of guessing
-    SCORE = "score of the untrained network"  # the score does not exceed it by more than the interval
+    SCORE = "score of the untrained network"  # the score exceeds that score by no more than the interval
 
 
 def not_begun(*, loss: float, guessing: float, gain: Estimate | None) -> NotBegun | None:
-    """Return why a network has not begun to learn; None if it has, or if its record has neither a loss nor a gain (as
-    for published numbers).
+    """Return why a network counts as not having begun to learn; None if it has begun, or if its record has neither a
+    loss nor a gain (as for published numbers).
 
-    The loss is tested first, because it is measured on thousands of images and is not the quantity that is compared. It
-    is not enough: a network may learn its upstream set while its features are no better for a probe than those of its
-    initialisation.
+    The loss is tested first, because it is measured on thousands of images and is not the quantity that is compared.
+    The loss alone is not enough: a network may learn its pre-training set while its features are no better for a probe
+    than those of its initialisation.
 
     Args:
         loss: mean training loss of the last steps; NaN if it is unknown, or not a classification loss.
@@ -52,7 +52,12 @@ def not_begun(*, loss: float, guessing: float, gain: Estimate | None) -> NotBegu
 
 def loss_of_guessing(classes: float, *, sigmoid: bool = False) -> float:
     """Return the loss, in nats, of a network that gives every class the same probability; NaN for fewer than two
-    classes. `sigmoid`: of the sigmoid loss, summed over the classes."""
+    classes.
+
+    Args:
+        classes: number of classes.
+        sigmoid: whether the loss is the sigmoid loss, summed over the classes, rather than the softmax loss.
+    """
     if not classes > 1:
         return math.nan
     return math.log(classes) + ((classes - 1) * math.log(classes / (classes - 1)) if sigmoid else 0.0)
@@ -61,12 +66,13 @@ def loss_of_guessing(classes: float, *, sigmoid: bool = False) -> float:
 def gains(
     pairs: Sequence[tuple[Samples, Samples, Sequence[tuple[float, Samples]]]], *, level: float = POINT_LEVEL
 ) -> list[Estimate | None]:
-    """Return the gain of each trained network over its untrained one, on the seeds and draws that both have; None where
-    they share none.
+    """Return, for each network, its score after training minus its score before, on the seeds and few-shot samples that
+    both have; None for a network whose two scores share none.
 
     Args:
-        pairs: (scores when trained, scores when untrained, both as a weighted sum over single tasks). The last is for
-            comparing test images one by one.
+        pairs: for each network, (scores when trained, scores when untrained, the same difference as a weighted sum of
+            scores on single tasks). The last entry serves to compare test images one by one.
+        level: confidence level of the intervals.
     """
     both = [difference(trained, untrained) for trained, untrained, _ in pairs]
     pooled = pool(made for made in both if made is not None)

@@ -1,5 +1,9 @@
-"""Compares two ways to train for several budgets: cool-down branches from one trunk, and a separate training run for
-each budget. Compared are accuracy, pair by pair, and the compute spent."""
+"""Compares two ways to train for several budgets: cool-down branches of one trunk, and a separate training run for each
+budget.
+
+The trunk is a run at a learning rate that does not fall to zero; a branch leaves it before a budget and cools the
+learning rate down to zero. The two ways are compared in accuracy, pair by pair, and in the compute spent.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +25,14 @@ the schedule of a branch. Any other way is named after the shape of its cool-dow
 
 @dataclass(frozen=True, kw_only=True)
 class Saving(Item):
-    """The training cost of one model's branches, as a fraction of that of separate runs for the same budgets.
+    """What it costs to train one model on cool-down branches of one trunk, as a fraction of separate runs for the same
+    budgets.
 
-    `flops` and `seconds` are these fractions, of sums over the seeds that both ways have.
+    Attributes:
+        budgets: number of budgets.
+        seeds: number of seeds that were trained in both ways; costs are summed over these.
+        flops: the fraction of training compute, trunk included.
+        seconds: the fraction of training time, trunk included.
     """
 
     model: str
@@ -35,15 +44,16 @@ class Saving(Item):
 
 
 def way(used: Recipe) -> str:
-    """Return the way in which a recipe trains for several budgets: `BRANCH`, `SAME` or the shape of its cool-down."""
+    """Return the way in which the recipe `used` trains for several budgets: `BRANCH` (branches of one trunk), `SAME`
+    (separate runs with the schedule of a branch), or the shape of a cool-down over the whole run, such as "cosine"."""
     if used.schedule == BRANCH:
         return BRANCH
     return used.cooldown_shape if used.cooldown == 1 else SAME
 
 
 def contrasts(evidence: Evidence, measure: str) -> dict[str, list[PairedDifference]]:
-    """Return the differences between branches and each other way, at every budget that both have and on the same seeds,
-    by the name of the other way."""
+    """Return, for every way of training other than branches, by its name: the score (`measure`) of each model on a
+    branch minus its score when trained in this way, at every budget and on all seeds that both have."""
     pairs: dict[str, list[Pair]] = {}
     for ways in _by_model(evidence).values():
         for name, other in ways.items() if BRANCH in ways else ():
@@ -58,17 +68,19 @@ def contrasts(evidence: Evidence, measure: str) -> dict[str, list[PairedDifferen
 
 
 def measures(evidence: Evidence) -> list[str]:
-    """Return the measures to compare: upstream accuracy first, which needs no probe, then the headline."""
+    """Return the names of the scores to compare: upstream (pre-training) accuracy first, which needs no probe, then the
+    headline (the mean over the study's main tasks)."""
     return [*([UPSTREAM] if UPSTREAM in evidence.measures else []), *([HEADLINE] if evidence.headline else [])]
 
 
 def identical(c: PairedDifference) -> bool:
-    """Return whether both sides of a difference have the same score on average and for every seed."""
+    """Return whether the two sides of a difference have the same scores, on average and for every seed."""
     return c.estimate.value == 0 and c.estimate.margins.get(SEEDS, 1.0) == 0
 
 
 def savings(evidence: Evidence) -> list[Saving]:
-    """Return the saving of each model that was trained both on branches and in separate runs with their schedule."""
+    """Return what branches cost relative to separate runs with the schedule of a branch, for each model that was
+    trained in both ways."""
     spent: dict[tuple[str, str, int], dict[str, dict[int, Cost]]] = {}
     for record in evidence.records.records:
         cell = record.cell
@@ -91,7 +103,7 @@ def savings(evidence: Evidence) -> list[Saving]:
 
 
 def _by_model(evidence: Evidence) -> dict[tuple[str, str], dict[str, Series]]:
-    """Return the series of cells on this axis, by (model, data) and then by way of training."""
+    """Return (model, data set) -> way of training -> series, for the cells on the axis "branching" of the study."""
     ways: dict[tuple[str, str], dict[str, Series]] = {}
     for series in evidence.series:
         used = recipe(evidence, series.last)

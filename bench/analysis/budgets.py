@@ -14,7 +14,12 @@ ONE_BUDGET = 1.02  # two numbers of FLOPs are one budget if their ratio is at mo
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyBudget(Item, kind="Budget"):
-    """Compute and images seen of a family's curve over images: (cheapest run, most expensive run) each."""
+    """What was spent on a family's runs whose accuracy is compared over numbers of distinct images.
+
+    Attributes:
+        flops: training compute of its cheapest and of its most expensive run.
+        images_seen: images seen (with repeats) by these two runs.
+    """
 
     family: str
     flops: tuple[float, float]
@@ -22,13 +27,14 @@ class FamilyBudget(Item, kind="Budget"):
 
 
 def one_budget(a: float, b: float) -> bool:
-    """Return whether two numbers of FLOPs count as one budget."""
+    """Return whether two numbers of FLOPs count as one budget, that is, differ by a factor of at most `ONE_BUDGET`."""
     return a <= ONE_BUDGET * b and b <= ONE_BUDGET * a
 
 
 def budgets(flops: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return the budget that each number of FLOPs belongs to, (N,): the largest number of its group. A group begins at
-    the smallest number that is in no other group, and spans a factor of at most `ONE_BUDGET`."""
+    """Return, for each of N numbers of FLOPs, the budget that it belongs to, (N,) float: the largest number of its
+    group. A group begins at the smallest number that is in no other group, and spans a factor of at most
+    `ONE_BUDGET`."""
     flops_N = np.asarray(flops, dtype=float)
     found_N = flops_N.copy()
     start = -np.inf

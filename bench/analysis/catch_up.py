@@ -1,4 +1,5 @@
-"""The gap between two families over images or compute: its slope, and where their fitted laws meet."""
+"""Describes how the accuracy gap between two families changes over images or compute: its slope, and where the fitted
+scaling laws of the two families meet."""
 
 from __future__ import annotations
 
@@ -66,16 +67,17 @@ def finding_of(
 
 @dataclass(frozen=True, kw_only=True)
 class Closing(Item):
-    """Where the laws of two families meet, in their common range or beyond the data. The interval is that of the laws,
-    not of one more run of each family.
+    """Where the fitted laws (error over x) of two families meet, in their common range or beyond the data. The interval
+    is that of the laws, not of one more run of each family.
 
     Attributes:
-        x: where they meet; None if they do not meet within `CROSSING_REACH` times the data.
-        low: the first x at which the intervals of the laws allow it; None if unknown.
-        high: the last such x; None if it is beyond `RECORD_REACH` times the data, or unknown.
-        reach: how many times beyond the data x is; 1 inside.
+        x: compute in FLOP, or number of distinct images, at which they meet; None if they do not meet within
+            `CROSSING_REACH` times the largest x of the data.
+        low: the smallest x at which they may meet, by the intervals of the laws; None if unknown.
+        high: the largest x at which they may meet; None if it is beyond `RECORD_REACH` times the data, or unknown.
+        reach: `x` divided by the largest x of the data; 1 inside the data.
         leader: the family that is ahead before x.
-        form: name of the laws' form.
+        form: name of the laws' functional form.
     """
 
     x: float | None
@@ -88,13 +90,13 @@ class Closing(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut(Item):
-    """A test of two laws on held-out points: the gap, first - second, that the laws predict at the largest x when they
-    are refitted without it, and the observed gap.
+    """A test of two laws on held-out points: the gap in accuracy, first - second, that the laws predict at the largest
+    x when they are refitted without it, and the gap that was observed there.
 
     Attributes:
-        x: the largest x.
-        predicted, low, high: the predicted gap in accuracy, and its interval.
-        observed, observed_low, observed_high: the observed gap, and its interval by training noise.
+        x: the largest x, in FLOP or distinct images.
+        predicted, low, high: the predicted gap, and its interval.
+        observed, observed_low, observed_high: the observed gap, and its interval from training noise.
     """
 
     x: float
@@ -110,15 +112,15 @@ class HeldOut(Item):
 
 
 def by_law(first: Law, second: Law) -> list[Item]:
-    """Return where the laws of two families meet, and how well the same laws, fitted without the largest x, predict the
-    gap there."""
+    """Return a `Closing`, which says where the laws of two families meet, and, if both can be refitted without the
+    largest x, a `HeldOut`, which says how well they then predict the gap there."""
     items: list[Item] = [_closing(first, second)]
     held = _held_out(first, second)
     return [*items, *([held] if held else [])]
 
 
 def _closing(first: Law, second: Law) -> Closing:
-    """Find the x where the predicted errors of two laws are equal, from the start of the common range up to
+    """Return the x where the predicted errors of two laws are equal, from the start of the common range up to
     `CROSSING_REACH` times the data; `low` and `high` are the first and last x where the interval of the gap contains
     0."""
     start = max(first.range[0], second.range[0])
@@ -140,8 +142,8 @@ def _closing(first: Law, second: Law) -> Closing:
 
 
 def _gap(first: Law, second: Law, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the predicted gap in accuracy at every x, first - second, how far its interval reaches below and above,
-    and whether that is known."""
+    """Return four arrays with an entry for each x: the gap in accuracy that two laws predict, first - second; how far
+    its interval reaches below it; how far above it; and whether the interval is known."""
     errors = [np.exp(law.forecast.log_predict(x[None])) for law in (first, second)]
     ends = [law.bands(x).total for law in (first, second)]
     gap = errors[1] - errors[0]
@@ -160,8 +162,8 @@ def _first_zero(x: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def _held_out(first: Law, second: Law) -> HeldOut | None:
-    """Refit both laws without the largest x, and compare the gap that they predict there with the observed one. None if
-    a law cannot be refitted.
+    """Return the gap that two laws predict at the largest x when they are refitted without it, and the gap observed
+    there; None if a law cannot be refitted.
 
     Over images, the largest x is each family's own. Over compute, it is the largest that both families have, and points
     beyond it are held out too.
@@ -192,8 +194,8 @@ def _held_out(first: Law, second: Law) -> HeldOut | None:
 
 
 def _predicted(law: Law, top: float) -> tuple[float, float, float] | None:
-    """Refit a law without the points at x >= `top`, and return the error that it predicts at `top`, with the ends of
-    its interval; None if too few points are left."""
+    """Return the error that a law predicts at x = `top` when it is refitted without the points from `top` on, and the
+    ends of its interval; None if too few points are left."""
     data, form = law.within.fit.points, law.within.fit.form
     earlier = data.take(data.x[0] < top / ONE_BUDGET)
     if len(np.unique(earlier.x[0])) < TREND_POINTS:
@@ -214,7 +216,8 @@ def _predicted(law: Law, top: float) -> tuple[float, float, float] | None:
 
 
 def say(f: Finding) -> list[str]:
-    """Return sentences on the gap from end to end, the budget, where the laws meet, and the test on held-out points."""
+    """Return sentences on a finding about a gap: the gap at both ends of the range, the budget, where the laws meet,
+    and the test on held-out points."""
     texts = [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}."] if f.trend else []
     if budgets := wording.every(f, FamilyBudget):
         seen = ", ".join(f"{b.family} {count(b.images_seen[1])}" for b in budgets)

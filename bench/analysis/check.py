@@ -22,11 +22,12 @@ MAX_NAMED = 6  # at most this many names in one sentence
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
-    """A result of a check in one or two sentences. As text, the rule is put in brackets between `text` and `rest`.
+    """A result of a check in one or two sentences. Converted to a string, it has `rule` in brackets between `text` and
+    `rest`.
 
     Attributes:
-        text: the sentences, or the part before the rule.
-        rule: the rule by which the result was judged; a page may leave it out after the first time.
+        text: all sentences or, if there is a rule, the part before it.
+        rule: the rule by which the result was judged, "" for none; a page may leave it out after the first time.
         rest: the part after the rule.
     """
 
@@ -39,7 +40,7 @@ class Words:
 
     @property
     def without_rule(self) -> str:
-        """The sentences without the rule, for a reader who has seen it."""
+        """The sentences without the rule, for a reader who has already seen the rule."""
         return self.text + self.rest
 
 
@@ -49,10 +50,13 @@ class Check:
 
     Attributes:
         order: position in a report; low numbers come first.
-        find: evidence -> results; none if no conclusion is weakened.
-        words: for each kind of result, a template with its fields, or a function that puts it into words.
-        quoted: text that replaces these words if the study's numbers are quoted from a publication; "": none does.
-        together: merges results that are to be said in one sentence; by default, each is said on its own.
+        find: evidence -> results; it returns no result if nothing weakens a conclusion.
+        words: kind of result -> its text: a template that the fields of a result are filled into (`_fields`), or a
+            function that makes the text of a result.
+        quoted: text that takes the place of `words` in a study whose numbers are quoted from a publication; "" keeps
+            `words`.
+        together: results -> results, in which those that are to be said in one sentence are merged; by default, none
+            are.
     """
 
     order: int
@@ -69,7 +73,8 @@ def every() -> list[Check]:
 
 
 def checks(evidence: Evidence) -> tuple[ValidityCheck, ...]:
-    """Run every validity check on the runs that are compared, and return all results."""
+    """Run every validity check, and return all results. Trials of learning rates in a ladder (`bench.analysis.ladders`)
+    are not checked, because they are not compared."""
     judged = compared(evidence)
     return tuple(result for check in every() for result in check.find(judged))
 
@@ -80,7 +85,7 @@ def _by_kind() -> dict[str, Check]:
 
 
 def check_of(result: ValidityCheck) -> Check:
-    """Return the check that made a result."""
+    """Return the check that produced a result."""
     return _by_kind()[result.kind]
 
 
@@ -99,7 +104,12 @@ def say(c: ValidityCheck, *, published: bool = False) -> Words:
 
 
 def said(results: Iterable[ValidityCheck], *, published: bool = False) -> Iterator[tuple[ValidityCheck, Words]]:
-    """Yield results with their words, grouped by check; a check may merge several results into one."""
+    """Yield results with their words, grouped by check. Results that a check merges (`Check.together`) are yielded as
+    one.
+
+    Args:
+        published: whether the study's numbers are quoted from a publication.
+    """
     by_check: dict[Check, list[ValidityCheck]] = {}
     for result in results:
         by_check.setdefault(check_of(result), []).append(result)
@@ -111,7 +121,7 @@ def said(results: Iterable[ValidityCheck], *, published: bool = False) -> Iterat
 
 
 def _fields(c: ValidityCheck) -> dict[str, Any]:
-    """Return the values that a template of words may use, by name."""
+    """Return the values that fill a template of words about a result: name of a placeholder -> value."""
     return {
         "names": names(c),
         "groups": groups(c),
@@ -125,16 +135,18 @@ def _fields(c: ValidityCheck) -> dict[str, Any]:
 
 
 def names(c: ValidityCheck) -> str:
-    """Return the names of a result in words; of many names, the first few and the number of the others."""
+    """Return `names` of a result as text; of many, only the first few and the number of the others."""
     more = len(c.names) - MAX_NAMED
     return f"{join(c.names[:MAX_NAMED])} and {more} more" if more > 0 else join(c.names)
 
 
 def groups(c: ValidityCheck) -> str:
-    """Return the groups of a result in words, each with its members."""
+    """Return `groups` of a result as text, the name of each group followed by its members ("ViT 0.001; ResNet 0.01 and
+    0.03")."""
     return "; ".join(f"{name} {join(values)}" if name else join(values) for name, values in c.groups)
 
 
 def grouped(values: Mapping[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return groups in the form of `ValidityCheck.groups`: (name, members), sorted."""
+    """Return name -> members in the form of `ValidityCheck.groups`, a tuple of (name, members), sorted by name and
+    member."""
     return tuple((name, tuple(sorted(members))) for name, members in sorted(values.items()))

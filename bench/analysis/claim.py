@@ -23,8 +23,7 @@ class PaperClaim:
         where: the section of the paper that makes it.
         judged: finding -> YES if it confirms the claim, NO if it contradicts it, CANNOT_TELL if it is undecided; None
             if it is about something else.
-        stated: finding -> how the number that the paper states compares with the measured one; None without such a
-            number.
+        stated: finding -> how the number that the paper states compares with the measured one; None if it states none.
         in_table: whether the paper's Table 6 has numbers about the claim.
     """
 
@@ -37,6 +36,6 @@ class PaperClaim:
 
 
 def is_about(finding: Finding, *kinds: str) -> bool:
-    """Return whether a finding compares families of exactly these kinds."""
+    """Return whether a finding compares families of exactly these kinds ("ViT", "Hybrid", "ResNet")."""
     families = finding.subject[:2]  # a third entry of the subject may be the name of a comparison
     return sorted(map(str, map(kind_of, families))) == sorted(kinds)

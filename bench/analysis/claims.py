@@ -1,7 +1,7 @@
 """Judges the ViT paper's claims about scaling by a study's records, and by the paper's own Table 6.
 
-Table 6 is judged by the questions that the suite `published` also asks about it, so that there is one answer to one
-question. A study's own records, which have several seeds and budgets, are judged by fitted laws.
+Table 6 is judged by questions that the suite `published` asks about the table too, so that one question has one answer.
+A study's own records, which have several seeds and budgets, are judged by fitted laws.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ OF_TABLE_6 = ("compute at equal error", "as claimed", "saturated")
 
 
 def every() -> dict[str, PaperClaim]:
-    """Return every claim by its name, in the order of a report."""
+    """Return the claims of all files in `bench/claims/`, by name, in the order of a report."""
     made: dict[str, PaperClaim] = {name: registry.load("claim", name) for name in registry.names("claim")}
     return dict(sorted(made.items(), key=lambda named: named[1].order))
 
 
 def claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim, ...], tuple[Finding, ...]]:
-    """Judge every claim by the `findings` of `evidence` and by those of Table 6. Return the judged claims, and the
-    findings of Table 6."""
+    """Judge every claim by the `findings` of a study and by those of the paper's Table 6. Return the judged claims, and
+    the findings of Table 6; () in place of the latter if the evidence is itself a publication."""
     own = judge(findings)
     if evidence.published:
         return tuple(Claim(claim=name, own=judgement, paper=None) for name, judgement in own.items()), ()
@@ -43,7 +43,7 @@ def claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim
 
 @lru_cache(maxsize=1)
 def table_6() -> tuple[tuple[Finding, ...], dict[str, Judgement]]:
-    """Return findings from the paper's own numbers, and every claim judged by them."""
+    """Return the findings from the paper's Table 6 that are about a claim, and the judgement of every claim by them."""
     evidence = published.evidence()
     known = (name for name in OF_TABLE_6 if name.replace(" ", "-") in registry.names("question"))
     answers = (finding for name in known for finding in load(name).ask(evidence))
@@ -52,7 +52,7 @@ def table_6() -> tuple[tuple[Finding, ...], dict[str, Judgement]]:
 
 
 def judge(findings: Sequence[Finding]) -> dict[str, Judgement]:
-    """Judge every claim by the finding that is about it; CANNOT_TELL if there is none."""
+    """Return the judgement of every claim, by name, from the last finding that is about it; CANNOT_TELL if none is."""
     made = dict.fromkeys(every(), Judgement(verdict=Verdict.CANNOT_TELL))
     for place, finding in enumerate(findings):
         for name, claim in every().items():
@@ -63,8 +63,8 @@ def judge(findings: Sequence[Finding]) -> dict[str, Judgement]:
 
 
 def _judged(claim: PaperClaim, finding: Finding) -> Verdict | None:
-    """Return whether a finding confirms a claim; None if it is about something else, or if it does not compare networks
-    of Table 6 although its question asks about published networks."""
+    """Return YES if a finding confirms a claim, NO if it contradicts it, CANNOT_TELL if it is undecided. None if it is
+    about something else, or if its question asks about published networks and it compares none of Table 6."""
     if finding.question in OF_TABLE_6[:2] and not any(item.is_of_table_6 for item in finding.evidence):
         return None
     return claim.judged(finding)

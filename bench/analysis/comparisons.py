@@ -1,4 +1,4 @@
-"""Paired comparisons of models: on the same few-shot draws, the same test images and, if they have seeds, the same
+"""Compares models in pairs: on the same few-shot samples, the same test images and, if they have seeds, the same
 seeds."""
 
 from __future__ import annotations
@@ -36,26 +36,44 @@ task (Dosovitskiy et al. 2021, Table 2)."""
 
 
 def half_width(e: Estimate, accuracy: float, *, models: int = 1) -> float:
-    """Return half the width of the interval of a difference. If the interval excludes training noise, the margin
-    `unreplicated_noise` is added in quadrature, divided by sqrt(models) for a mean over several models."""
+    """Return half the width of the interval of a difference in accuracy. If the interval excludes training noise, the
+    margin `unreplicated_noise` is added in quadrature.
+
+    Args:
+        e: the difference.
+        accuracy: mean accuracy of its two sides (0..1).
+        models: number of models that the difference is the mean of; the margin is divided by its square root.
+    """
     return math.hypot(e.half, unreplicated_noise(accuracy) / math.sqrt(models)) if SEEDS in e.excluded else e.half
 
 
 def unreplicated_noise(accuracy: float) -> float:
-    """Return the difference in accuracy that noise may cause between two single training runs whose accuracy is about
-    `accuracy` (0..1)."""
+    """Return the difference in accuracy that noise alone may cause between two single training runs whose accuracy is
+    about `accuracy` (both 0..1)."""
     return UNREPLICATED * accuracy * (1 - accuracy)
 
 
 def verdict(e: Estimate, accuracy: float, *, models: int = 1) -> Verdict:
-    """Return YES if a difference is above 0 by more than its `half_width`, NO if it is below by more, else
-    CANNOT_TELL."""
+    """Return YES if a difference in accuracy is above 0 by more than its `half_width`, NO if it is below by more, else
+    CANNOT_TELL.
+
+    Args:
+        e: the difference.
+        accuracy: mean accuracy of its two sides (0..1).
+        models: number of models that the difference is the mean of.
+    """
     margin = half_width(e, accuracy, models=models)
     return Verdict.YES if e.value > margin else Verdict.NO if e.value < -margin else Verdict.CANNOT_TELL
 
 
 def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[str, ...]:
-    """Return the reason why `verdict` is undecided, as a tuple; () if it is decided."""
+    """Return the `Reason` why `verdict` is CANNOT_TELL, in a tuple; () if it is YES or NO.
+
+    Args:
+        e: a difference in accuracy.
+        accuracy: mean accuracy of its two sides (0..1).
+        models: number of models that the difference is the mean of.
+    """
     if verdict(e, accuracy, models=models) != Verdict.CANNOT_TELL:
         return ()
     return (Reason.WITHIN_INTERVAL if abs(e.value) <= e.half else Reason.UNREPLICATED,)
@@ -63,15 +81,16 @@ def undecided(e: Estimate, accuracy: float, *, models: int = 1) -> tuple[str, ..
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """The difference between two sides, first - second, at one x of their common range.
+    """The difference in accuracy between two sides (families or models), first - second, at one x of their common
+    range.
 
     Attributes:
         x: compute in FLOP, or number of distinct images.
-        first_model, second_model: the models that represent the two sides there.
+        first_model, second_model: the models that represent the two sides at this x.
         estimate: the difference in accuracy.
-        accuracy: mean accuracy of the two.
+        accuracy: mean accuracy of the two models.
         paired: whether test images were compared one by one.
-        below: names of the sides whose model has a lower accuracy than raw pixels there.
+        below: names of the sides whose model has a lower accuracy at this x than the probe on raw pixels.
     """
 
     x: float
@@ -107,11 +126,12 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Two points to be compared, `point` with `base`: of one model, or of a model and of raw pixels.
+    """Two points to be compared, `point` with `base`: both of one model, or one of a model and one of raw pixels.
 
     Attributes:
         contrast: what `base` is, such as "untrained".
-        from_x, to_x: x of `base` and of `point`, where they differ in it.
+        from_x, to_x: numbers, such as images seen, that a report gives for `base` and for `point` if they differ; None:
+            not given.
     """
 
     contrast: str
@@ -124,7 +144,8 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True)
 class PairedDifference:
-    """The difference of a pair, point - base, on one measure. `accuracy`: mean accuracy of the two."""
+    """The difference in the score `measure` between the points of a pair, point - base. `accuracy`: mean accuracy of
+    the two points."""
 
     pair: Pair
     measure: str
@@ -160,18 +181,18 @@ class PairedDifference:
 
 
 def counts(e: Estimate, **more: int) -> Counts:
-    """Return the sample sizes behind an estimate."""
+    """Return the sample sizes behind an estimate. `more`: further fields of `Counts`."""
     return Counts(seeds=e.num_seeds, draws=e.num_draws, tasks=e.tasks, test_images=e.num_test, **more)
 
 
 def overall(differences: Sequence[PairedDifference]) -> tuple[Estimate, Verdict]:
-    """Return the mean of differences of several models, and its verdict."""
+    """Return the mean of the differences of several models, and the verdict on that mean (`verdict`)."""
     mean = mean_of([c.estimate for c in differences])
     return mean, verdict(mean, mean_accuracy(differences), models=len(differences))
 
 
 def mean_accuracy(differences: Sequence[PairedDifference]) -> float:
-    """Return the mean accuracy of the sides of all differences."""
+    """Return the mean accuracy of both sides over all differences."""
     return math.fsum(c.accuracy for c in differences) / len(differences)
 
 
@@ -185,11 +206,13 @@ def mean_finding(
     reasons: Sequence[str] = (),
     paired: int = 0,
 ) -> Finding:
-    """Return a finding on the mean of differences of several models, with each difference as evidence.
+    """Return a finding on the mean of the differences of several models, with each difference as evidence.
 
     Args:
-        mean: replaces the unweighted mean.
-        evidence, reasons: added to those of the finding.
+        question: name of the question that the finding answers.
+        subject: what the finding is about, such as a family.
+        mean: takes the place of the unweighted mean of `differences`.
+        evidence, reasons: further evidence and reasons.
         paired: number of differences for which test images were compared one by one.
     """
     mean = mean or overall(differences)[0]
@@ -219,7 +242,11 @@ def difference_finding(
     """Return a finding on a difference of accuracies, with its verdict.
 
     Args:
+        question: name of the question that the finding answers.
+        subject: names of what was compared.
+        e: the difference.
         accuracy: mean accuracy of the two sides.
+        measure: name of the score that was compared.
         models: number of models that the difference is the mean of.
         paired: whether test images were compared one by one.
     """
@@ -244,13 +271,13 @@ def difference_finding(
 
 
 def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: bool = False) -> list[PairedDifference]:
-    """Return the difference of every pair with its interval, on the seeds that both points have; pairs that have no
-    scores in common are left out.
+    """Return the difference in the score `measure` of every pair, with its interval, on the seeds that both points
+    have; pairs that have no scores in common are left out.
 
     Args:
-        apart: whether the two points of a pair were trained independently; then each adds the variance between seeds of
-            its model. Otherwise the variance is that of the pairs' differences, from which cancels what the two share
-            (a trunk, an initialisation).
+        apart: whether the two points of a pair were trained independently; each then adds the variance between seeds of
+            its model. Otherwise the variance is that of the pairs' differences, in which noise that two points share
+            (through a trunk or an initialisation) cancels.
     """
     known: list[tuple[Pair, Samples, Samples, Samples]] = []
     for pair in pairs:
@@ -269,16 +296,22 @@ def compare(evidence: Evidence, pairs: Sequence[Pair], measure: str, *, apart: b
 
 
 def independent_difference(evidence: Evidence, a: Samples, b: Samples, measure: str) -> Estimate | None:
-    """Return the estimate of a - b for two models that were trained independently of each other; None if they have no
-    seeds or draws in common."""
+    """Return the difference a - b, with its interval, of two models that were trained independently of each other; None
+    if they have no seeds or few-shot samples in common."""
     return estimate_difference(a, b, pooled=evidence.pool(measure), level=evidence.level)
 
 
 def on_the_same_images(
     evidence: Evidence, e: Estimate, parts: Sequence[tuple[float, Point]], measure: str
 ) -> Estimate | None:
-    """Return an estimate `e` of a weighted sum over points, with its error over test images computed image by image;
-    None if the records do not hold which images were right."""
+    """Return an estimate of a weighted sum of scores with its error over test images replaced by one that is computed
+    image by image; None if the records do not hold which images were right.
+
+    Args:
+        e: the estimate.
+        parts: (weight, point) of each term of the sum.
+        measure: name of the score.
+    """
     tasks = evidence.parts(measure)
     single = [(weight / len(tasks), evidence.samples(point, task)) for weight, point in parts for task in tasks]
     known = [(weight, samples) for weight, samples in single if samples is not None]
@@ -291,8 +324,8 @@ def on_the_same_images(
 
 @dataclass(frozen=True, kw_only=True)
 class SizeCurve:
-    """One model trained on nested subsets of a data set, all with the same number of images seen. `points` are in order
-    of distinct images."""
+    """One model trained on nested subsets of a data set, always with the same number of images seen. `points` are
+    sorted by the number of distinct images."""
 
     label: str
     family: str
@@ -300,13 +333,13 @@ class SizeCurve:
 
     @property
     def decades(self) -> float:
-        """Range of distinct images in powers of ten, log10 of the ratio of the last to the first."""
+        """Range of the numbers of distinct images in powers of ten: log10 of the largest divided by the smallest."""
         return math.log10(self.points[-1].unique_images / self.points[0].unique_images)
 
 
 def size_curves(evidence: Evidence, *, every: bool = False) -> tuple[SizeCurve, ...]:
-    """Return the curve of each model on the data-size axis, at the horizon that most of its sizes reached (the longest
-    of several).
+    """Return, for each model that was trained on several sizes of a data set, its curve over distinct images, at the
+    budget (images seen) at which most of the sizes were evaluated; of several such budgets, the longest.
 
     Args:
         every: whether to keep points whose network has not begun to learn, for figures.
@@ -332,7 +365,8 @@ def below_pixels(
     tasks that raw pixels were scored on. Such networks have lost information, and a comparison with them means little.
 
     Args:
-        sides: name of each side, and its weights and points.
+        sides: the name of each side, and (weight, point) of the terms that its accuracy is the weighted sum of.
+        measure: name of the score, such as "headline".
     """
     blank = {
         task: s.mean
@@ -352,13 +386,13 @@ def below_pixels(
 
 
 def families_of(series: Iterable[Series]) -> list[str]:
-    """Return the names of the families of some series, in the order of tables."""
+    """Return the names of the families of some series, each once, in the order of tables."""
     return sorted({s.family for s in series}, key=family_rank)
 
 
 def compared_series(evidence: Evidence, *, every: bool = False) -> tuple[Series, ...]:
-    """Return the series on the compute axis, by which families are compared; () if nothing was evaluated downstream, or
-    if the study only changes single design choices.
+    """Return the series (models) by which families are compared over compute; () if nothing was evaluated on target
+    sets, or if the study only changes single design choices.
 
     Args:
         every: whether to keep points whose network has not begun to learn, for questions about training itself.
@@ -370,7 +404,8 @@ def compared_series(evidence: Evidence, *, every: bool = False) -> tuple[Series,
 
 
 def averages(evidence: Evidence) -> list[str]:
-    """Return the names of the measures that are averages over tasks: "headline" and, if the study has it, "far"."""
+    """Return the names of the scores that are averages over tasks: "headline" (main tasks) and, if the study has them,
+    "far" (out-of-domain tasks)."""
     return [HEADLINE, FAR] if evidence.far else [HEADLINE]
 
 

@@ -1,12 +1,12 @@
-"""A weighted sum over the points of two sides, such as their mean difference along a range or its slope, with an
-interval.
+"""Computes a weighted sum of the scores of two sides' points, such as the mean difference along a range or its slope,
+with an interval.
 
 The error is computed from the sum itself, so that noise that points share cancels or adds up as it does in the sum:
 
 - training seeds: trunks (training runs) are independent. Budgets of one trunk share some of its random deviation
-  (correlation `ADJACENT` from one to the next), which matters for means and slopes over budgets;
-- few-shot draws: the spread of the sum over the draws that all points have;
-- test images: image by image, if the records hold which images were right.
+  (correlation `ADJACENT` from one budget to the next), which matters for means and slopes over budgets;
+- few-shot samples: the error is the spread of the sum over the samples that all points have;
+- test images: the error is computed image by image, if the records hold which images were right.
 """
 
 from __future__ import annotations
@@ -41,9 +41,14 @@ Parts = Sequence[tuple[float, Point]]
 
 
 def contrast(evidence: Evidence, first: Parts, second: Parts, measure: str) -> tuple[Estimate, bool] | None:
-    """Return the sum of the first side minus that of the second, with its interval, and whether test images were
-    compared one by one. None if a point has no score, or if the points have no seed or no draw in common. The interval
-    excludes training noise if that is unknown at some point."""
+    """Return the weighted sum of scores of the first side minus that of the second, with its interval, and whether test
+    images were compared one by one. None if a point has no score, or if the points have no seed or no few-shot sample
+    in common. The interval excludes training noise if that is unknown at some point.
+
+    Args:
+        first, second: (weight, point) of each term.
+        measure: name of the score.
+    """
     weight_of: dict[Point, float] = {}
     for sign, side in ((1.0, first), (-1.0, second)):
         for weight, point in side:
@@ -99,7 +104,7 @@ def contrast(evidence: Evidence, first: Parts, second: Parts, measure: str) -> t
 
 
 def slope_weights(x: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Return the weights with which values at x enter their least-squares slope over log10 x."""
+    """Return weights, (N,), such that the weighted sum of N values at `x` is their least-squares slope over log10 x."""
     log_x = np.log10(x)
     return np.asarray((log_x - log_x.mean()) / ((log_x - log_x.mean()) ** 2).sum())
 
@@ -113,8 +118,15 @@ def _on(samples: Samples, seeds: tuple[int, ...], draws: tuple[int, ...]) -> np.
 def _seed_error(
     evidence: Evidence, weights: Mapping[Point, float], known: Mapping[Point, Samples], seeds: int, measure: str
 ) -> tuple[float, float]:
-    """Return the standard error of a weighted sum over training seeds, and its degrees of freedom; (NaN, 0) if that of
-    some point is unknown. `seeds`: number of seeds that all points have."""
+    """Return the standard error over training seeds of a weighted sum of scores, and its degrees of freedom; (NaN, 0)
+    if the error of some point is unknown.
+
+    Args:
+        weights: weight of each point.
+        known: scores of each point.
+        seeds: number of seeds that all points have.
+        measure: name of the score.
+    """
     pooled, places = evidence.pool(measure), _places(evidence)
     by_trunk: dict[object, list[tuple[int, float, Samples, float]]] = {}
     for point, weight in weights.items():
@@ -137,14 +149,18 @@ def _seed_error(
 
 @lru_cache(maxsize=4)
 def _places(evidence: Evidence) -> Mapping[tuple[str, int], int]:
-    """Return the position of every trained point along its trunk: 0 for the first budget, 1 for the next, …"""
+    """Return the position of every trained point among the budgets of its trunk, by the point's key: 0 for the first
+    budget, 1 for the next, …"""
     return {point.key: place for series in evidence.series for place, point in enumerate(series.points)}
 
 
 def _as_two_sets(first: Sequence[tuple[float, Samples]], second: Sequence[tuple[float, Samples]]) -> float:
-    """Return the standard error over test images if the answers to single images are unknown; NaN if that of some point
-    is unknown. It is the larger of two: with the errors of the points of a side fully correlated and the sides
-    independent, or with all points independent."""
+    """Return the standard error over test images of a difference between two weighted sums of scores, if it is unknown
+    which images were right; NaN if the error of some point is unknown.
+
+    It is the larger of two: one takes the errors of the points of a side as fully correlated and the sides as
+    independent, the other takes all points as independent.
+    """
     together = math.hypot(*(sum(weight * s.image_error for weight, s in side) for side in (first, second)))
     apart = math.hypot(*(weight * s.image_error for weight, s in (*first, *second)))
     return math.nan if math.isnan(together + apart) else max(together, apart)

@@ -1,9 +1,10 @@
-"""Decides which scores count if cells of one variant were evaluated in different ways: with different revisions of a
-task or of its data, with different options, or on different test images under one name.
+"""Decides which scores count if cells of one variant (what is trained, whatever the seed) were evaluated in different
+ways: with different revisions of a task or of its data, with different options, or on different test images under one
+name.
 
-Such scores are neither repeats nor alternatives. The way of one record counts: of a cell in the current grid first;
-then of newer revisions of the task and its data; then of the more recent record. Scores made in another way, and second
-scores of one seed, are superseded.
+Such scores are neither repeats nor alternatives. For each task and data set, one record decides which way of evaluating
+counts: one of a cell in the current grid if possible, then one with newer revisions of the task and its data, then the
+more recent one. Scores made in another way, and second scores of one seed, are superseded.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class Current:
 
     Attributes:
         scores: table of the scores that count.
-        set_aside: for each record, by its directory: (task, data) of its superseded scores.
-        empty: directories of records all of whose scores are superseded.
+        set_aside: directory of a record -> (task, data) of its superseded scores.
+        empty: directories of the records whose scores are all superseded.
     """
 
     scores: pd.DataFrame
@@ -40,7 +41,11 @@ class Current:
 
 
 def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> Current:
-    """Separate the scores that count from those that another cell of the same variant supersedes."""
+    """Separate the scores that count from those that another cell of the same variant supersedes.
+
+    Args:
+        horizons, scores: tables of the records, from `bench.analysis.study_data`.
+    """
     tests = _test_sets(scores)
     groups = _evaluated_differently(records.records, horizons, tests)
     names = {record.directory for group in groups for record in group}
@@ -80,8 +85,13 @@ def current(records: Records, horizons: pd.DataFrame, scores: pd.DataFrame) -> C
 def _evaluated_differently(
     records: Iterable[Record], horizons: pd.DataFrame, tests: Mapping[tuple[str, Pair], str]
 ) -> list[list[Record]]:
-    """Return groups of complete records of one variant in which a seed is repeated, or not all were evaluated in the
-    same way."""
+    """Return the groups of complete records of one variant in which a seed occurs twice, or not all were evaluated
+    alike.
+
+    Args:
+        horizons: table of the records.
+        tests: (directory, (task, data)) -> content hash of the test images.
+    """
     variant_of = dict(zip(horizons["directory"], horizons["variant"], strict=True))
     test_sets = by_key((name, (pair, digest)) for (name, pair), digest in tests.items())
     groups = by_key(  # cells that only evaluate the untrained network form groups of their own
@@ -100,15 +110,15 @@ def _evaluated_differently(
 
 
 def _test_sets(scores: pd.DataFrame) -> dict[tuple[str, Pair], str]:
-    """Return the content hash of the test images behind scores, by record and (task, data), for records that hold which
-    test images were right."""
+    """Return (directory, (task, data)) -> content hash of the test images, for the records that hold which test images
+    were right."""
     known = scores.loc[scores["correct"].notna(), ["directory", "task", "data", "correct"]]
     return {(name, (task, data)): correct.content_hash for name, task, data, correct in known.itertuples(index=False)}
 
 
 def _way(record: Record, pair: Pair) -> str:
-    """Return a key of how a record was evaluated on (task, data): the task's options and revisions. Scores with equal
-    keys, on the same test images, were made in the same way."""
+    """Return a key of how a record was evaluated on a (task, data): the task's options, and the revisions of both.
+    Scores with equal keys, on the same test images, were made in the same way."""
     task, data = Measure.of_score(*pair).task, pair[1]
     specs = [spec for spec in record.cell.tasks if spec.task == task]
     options = [spec.options for spec in specs if spec.data == data] or [spec.options for spec in specs]
@@ -116,9 +126,9 @@ def _way(record: Record, pair: Pair) -> str:
 
 
 def _rank(record: Record, pair: Pair, records: Records) -> tuple[bool, tuple[int, int], str, int, str]:
-    """Return a sort key of a record for (task, data); the scores of the highest record count. The revisions of this
-    task and data set are compared before those of everything else, which are more numerous in records with more tasks.
-    """
+    """Return a sort key of a record for a (task, data); the record with the largest key decides which scores count. The
+    revisions of this task and data set are compared before those of everything else, because records with more tasks
+    have more revisions."""
     planned = records.wanted is not None and record.directory in records.wanted.names
     task, data = (record.revisions.get(name, 0) for name in (f"task:{Measure.of_score(*pair).task}", f"data:{pair[1]}"))
     newest = max(record.revisions.values(), default=0)

@@ -1,5 +1,5 @@
-"""The records of a study, arranged for analysis: points (variant × horizon), series of points, samples of scores, and
-estimates with intervals."""
+"""Arranges the records of a study for analysis: points (a variant of a model at one budget), series of points, scores
+of points, and estimates with intervals."""
 
 from __future__ import annotations
 
@@ -34,20 +34,22 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """A variant of a model, evaluated at one horizon, over all its seeds. (A variant is everything that defines a
-    trained model except its seed.)
+    """A variant of a model, evaluated at one horizon (budget), over all its seeds. (A variant is everything that
+    defines a trained model except its seed.)
 
     Attributes:
-        variant: its hash (`study_data.variant_of`).
-        series: its displayed name.
-        kind: of the data set's images, such as "photographs".
-        num_images: size of the pre-training set.
-        images_seen: in training, up to this horizon.
-        unique_images: distinct images seen.
+        variant: hash of the variant (`study_data.variant_of`).
+        series: displayed name of the variant.
+        data: name of the pre-training set.
+        kind: kind of the images of `data`, such as "photographs".
+        num_images: number of images of the pre-training set, or of the subset that was used.
+        images_seen: images seen in training up to this horizon, repeats included; 0 for an untrained network.
+        unique_images: number of distinct images among them.
+        epochs: passes over the pre-training set.
         train_flops: training compute, in FLOP.
-        params, params_body: numbers of parameters.
-        forward_macs: multiply-adds per image.
-        axes: axes of the study that its cells lie on.
+        params, params_body: number of parameters, and the same without head and embeddings.
+        forward_macs: multiply-adds of the forward pass of one image.
+        axes: names of the study's comparisons that its cells belong to, such as "compute".
     """
 
     variant: str
@@ -78,7 +80,8 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One variant: its trained points in order of compute, and the point of its untrained network."""
+    """One variant of a model: its trained points in order of compute, and the point of its untrained network (None if
+    that was not evaluated). `label`: displayed name."""
 
     variant: str
     label: str
@@ -96,30 +99,31 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evidence:
-    """The records of a suite, and the choices by which they are analysed.
+    """The records of a study, and the choices by which they are analysed.
 
     Attributes:
         records: all that was loaded, including damaged and unfinished cells.
-        horizons, scores: tidy tables of all records, whatever their status.
-        headline, far: names of the measures that are averaged as "headline" (main tasks) and as "far" (downstream sets
-            unlike the upstream set).
-        shots: labelled images per class of every few-shot number that is shown.
-        level: of all intervals.
-        convention: which FLOP count is the compute axis, "paper" or "dense".
+        horizons, scores: tables with a row per cell and horizon, and per score, of all records, whatever their status.
+        headline, far: names of the scores that are averaged as "headline" (main tasks) and as "far" (out-of-domain
+            tasks: target sets unlike the pre-training set).
+        shots: labelled images per class of every few-shot score that is shown; None without few-shot scores.
+        level: confidence level of all intervals.
+        convention: how FLOPs on the compute axis are counted, "paper" or "dense" (`bench.study.record.Operations`).
         question: the study's question in words.
-        data_kinds: for each data set, "photographs", "handwriting" or "rendered", as far as known. It overrides what a
-            record says.
+        data_kinds: data set -> "photographs", "handwriting" or "rendered", as far as known. It overrides what a record
+            says.
         published: whether the numbers are quoted from a publication, not measured here; figures draw them hollow.
-        source: the publication that they are quoted from.
+        source: the publication that published numbers are quoted from.
         controlled: whether the differences between families were designed for a comparison; False for numbers from many
             authors.
-        reference: published evidence that figures draw behind these points.
-        set_aside: for each record, the (task, data) of scores that another cell supersedes
-            (`bench.analysis.deduplicate`); `scores` does not contain them.
-        targets: target accuracies that the user asked for, 0..1; () leaves them to the questions.
-        forecast_at: training FLOPs at which the user asked for a forecast; None leaves them to the question.
-        own_question: name of the question that the study was made for; "": none in particular.
-        swept: where learning rates were swept, the evidence with all of them; this one keeps only the chosen rates.
+        reference: published evidence that figures draw behind this evidence; None: none.
+        set_aside: directory of a record -> (task, data) of its scores that another cell supersedes
+            (`bench.analysis.deduplicate`); `scores` does not contain these.
+        targets: target accuracies that the user asked for, 0..1; () leaves the choice to the questions.
+        forecast_at: training FLOPs at which the user asked for a forecast; None leaves the choice to the question.
+        own_question: name of the question that the study was made for; "" if none in particular.
+        swept: if learning rates were swept, the evidence that includes runs at all of them, where this one includes
+            only the chosen rates; else None.
     """
 
     records: Records
@@ -152,7 +156,7 @@ class Evidence:
 
     @cached_property
     def points(self) -> dict[PointKey, Point]:
-        """Every point that at least one complete cell has, by its key."""
+        """All points for which there is at least one complete cell, by (variant, images seen)."""
         done = self.horizons[self.horizons["status"] == "complete"]
         seeds: dict[PointKey, set[int]] = {}
         axes: dict[PointKey, set[str]] = {}
@@ -186,7 +190,7 @@ class Evidence:
 
     @cached_property
     def series(self) -> tuple[Series, ...]:
-        """Every trained variant, sorted by family (`family_rank`), small models first."""
+        """All trained variants, sorted by family (`family_rank`), and within a family from small to large models."""
         made = []
         for variant, points in by_key((p.variant, p) for p in self.points.values() if p.family != PIXELS).items():
             trained = tuple(sorted((p for p in points if p.trained), key=lambda p: p.images_seen))
@@ -197,8 +201,9 @@ class Evidence:
 
     @cached_property
     def not_begun(self) -> Mapping[PointKey, NotBegun]:
-        """Trained points whose network has not begun to learn, and why (`bench.analysis.begun`). Empty for a rehearsal,
-        where hardly any network has: it is to try out what a study does with networks that have."""
+        """Trained points whose network has not begun to learn, and the reason (`bench.analysis.begun`). The mapping is
+        empty for a rehearsal (a trial of a study in seconds): hardly any of its networks begin to learn, but it must
+        exercise all that a study does with networks that have."""
         if self.records.rehearsal:
             return {}
         trained = [p for p in self.points.values() if p.trained]
@@ -212,9 +217,9 @@ class Evidence:
         return found
 
     def _losses(self) -> dict[PointKey, tuple[float, float]]:
-        """Return the training loss of every point, averaged over seeds, and the loss of guessing. Networks without an
-        upstream accuracy are left out: their targets come from the images, not from classes, so that the loss of
-        guessing is another one."""
+        """Return, for every point, (training loss averaged over seeds, loss of guessing). Networks without a
+        pre-training accuracy are left out: their targets come from the images, not from classes, so the loss of
+        guessing differs."""
         done = self.horizons[(self.horizons["status"] == "complete") & self.horizons["final_train_loss"].notna()]
         of_upstream = self.scores.loc[self.scores["task"] == UPSTREAM, ["directory", "images_seen"]].drop_duplicates()
         done = done.merge(of_upstream.astype({"directory": object}), on=["directory", "images_seen"])
@@ -228,8 +233,8 @@ class Evidence:
 
     def _gains(self, trained: Sequence[Point]) -> dict[PointKey, Estimate | None]:
         """Return the headline score of every trained point minus that of the same network before training. If the
-        variant has no untrained score, that of the same model on other images is used, because initialisation does not
-        depend on the images."""
+        variant has no untrained score, the untrained score of the same model on other images is used, because
+        initialisation does not depend on the images."""
         elsewhere = {p.model: p for p in self.points.values() if not p.trained and p.family != PIXELS}
         pairs = {}
         for p in trained:
@@ -243,8 +248,8 @@ class Evidence:
         return dict(zip(pairs, gains(list(pairs.values()), level=self.level), strict=True))
 
     def on_axis(self, axis: str, *, every: bool = False) -> tuple[Series, ...]:
-        """Return the series whose cells lie on `axis`. If there are none, return all series for "data_size", and those
-        on the largest data sets for "compute".
+        """Return the series whose cells belong to the comparison `axis` ("compute", "data_size", …). If there are none,
+        return all series for "data_size", and those on the largest data sets for "compute".
 
         The largest size of a model on the data-size axis may be its run on the compute axis; it belongs to both.
 
@@ -256,8 +261,8 @@ class Evidence:
         return chosen if every else self.begun(chosen)
 
     def begun(self, series: Iterable[Series]) -> tuple[Series, ...]:
-        """Return series without the points whose network has not begun to learn. Series without any other point are
-        left out."""
+        """Return the series without the points whose network has not begun to learn. A series that has no other points
+        is left out."""
         kept = ((s, tuple(p for p in s.points if p.key not in self.not_begun)) for s in series)
         return tuple(s if points == s.points else replace(s, points=points) for s, points in kept if points)
 
@@ -276,7 +281,7 @@ class Evidence:
 
     @cached_property
     def cells(self) -> dict[str, tuple[str, ...]]:
-        """For each variant, the directory names of its complete cells, one per seed."""
+        """Variant -> directory names of its complete cells, one for each seed."""
         done = self.horizons[self.horizons["status"] == "complete"].drop_duplicates("directory")
         names_of = by_key(zip(done["variant"], done["directory"], strict=True))
         return {variant: tuple(names) for variant, names in names_of.items()}
@@ -288,8 +293,8 @@ class Evidence:
 
     @cached_property
     def measures(self) -> tuple[str, ...]:
-        """Names of all measures whose metric is accuracy: headline tasks, other tasks, far tasks, then upstream. (For
-        other metrics see `all_measures`.)"""
+        """Names of all scores whose metric is accuracy: of main tasks, other tasks, out-of-domain tasks, then
+        pre-training accuracy ("upstream"). For other metrics see `all_measures`."""
         known = accuracies(self.scores)
         middle = sorted(m for m in known if m not in (*self.headline, *self.far, UPSTREAM))
         ordered = [*self.headline, *middle, *self.far, UPSTREAM]
@@ -297,16 +302,21 @@ class Evidence:
 
     @cached_property
     def all_measures(self) -> tuple[str, ...]:
-        """Names of all measures that were scored, whatever the metric, in alphabetical order."""
+        """Names of all scores, whatever the metric, in alphabetical order."""
         return tuple(str(m) for m in self.scores["measure"].cat.categories)
 
     def parts(self, measure: str) -> tuple[str, ...]:
-        """Return the single measures that "headline" or "far" is the average of; any other measure by itself."""
+        """Return the names of the single scores that the average "headline" or "far" consists of; for any other
+        `measure`, its own name in a tuple."""
         return {HEADLINE: self.headline, FAR: self.far}.get(measure, (measure,))
 
     def name(self, measure: str, points: Iterable[Point] | None = None) -> str:
-        """Return the title of a measure: what it is, and the kind of its images. For "upstream", the data set is that
-        of `points` (by default, of all series)."""
+        """Return the title of a score, which says what it is and of what kind its images are.
+
+        Args:
+            measure: name of the score.
+            points: for "upstream", the title names the pre-training set of these points; None: of all series.
+        """
         if measure in (HEADLINE, FAR):
             parts = self.parts(measure)
             return f"Average of {len(parts)} main tasks" if len(parts) > 1 else self.name(parts[0])
@@ -316,16 +326,18 @@ class Evidence:
         return self.with_kind(measure, measure)
 
     def with_kind(self, text: str, measure: str) -> str:
-        """Return `text` followed by the kind of the measure's images, if known: "mnist (handwriting)"."""
+        """Return `text` followed by the kind of the images of a score (`measure`), if known ("mnist (handwriting)")."""
         data = DataName.parse(Measure.parse(measure, registry.names("task")).data)
         kind = next((self.data_kinds[word] for word in (data.base, *data.words) if word in self.data_kinds), None)
         return f"{text} ({kind})" if kind else text
 
     def samples(self, point: Point, measure: str, *, shots: int | None = None) -> Samples | None:
-        """Return the scores of one point, seeds × few-shot draws; None if any part of an average is missing.
+        """Return the scores of one point, seeds × few-shot samples; None if it was not scored, or if any part of an
+        average is missing.
 
         Args:
-            shots: labelled images per class; None: `self.shots`.
+            measure: name of the score, or "headline" or "far" for an average.
+            shots: labelled images per class of few-shot scores; None: `self.shots`.
         """
         wanted = self.shots if shots is None else shots
         parts = [
@@ -343,8 +355,13 @@ class Evidence:
         return self._averages[key]
 
     def estimates(self, measure: str, *, shots: int | None = None) -> dict[PointKey, Estimate]:
-        """Return the estimate of one measure at every point. The variances between seeds are shrunk towards each other
-        (`bench.stats.moderated`), separately for trained and untrained points."""
+        """Return the estimate of one score at every point that has it. Variances between seeds are shrunk towards those
+        of the other points (`bench.stats.moderated`), separately for trained and untrained points.
+
+        Args:
+            measure: name of the score.
+            shots: labelled images per class of few-shot scores; None: `self.shots`.
+        """
         cached = self._estimates.get((measure, shots))
         if cached is None:
             cached = {}
@@ -356,24 +373,25 @@ class Evidence:
         return cached
 
     def pool(self, measure: str) -> Moderated | None:
-        """Return the moderated variances between seeds of one measure, over all trained points; None if nothing was
-        repeated."""
+        """Return the variances between seeds of the score `measure`, pooled over all trained points
+        (`bench.stats.moderated`); None if nothing was repeated."""
         if measure not in self._pools:
             points = [p for p in self.points.values() if p.trained]
             self._pools[measure] = pool(s for p in points if (s := self.samples(p, measure)) is not None)
         return self._pools[measure]
 
     def estimate(self, point: Point | None, measure: str) -> Estimate | None:
-        """Return the estimate of a measure at one point; None if it was not measured there."""
+        """Return the estimate of the score `measure` at one point; None if it was not measured there."""
         return None if point is None else self.estimates(measure).get(point.key)
 
     def without(self, cells: Set[str]) -> Evidence:
-        """Return the evidence without some cells, given by their directories; its `swept` is this evidence."""
+        """Return the evidence without some cells, given by their directories. `swept` of the result is this evidence,
+        which has them."""
         return replace(self, horizons=without(self.horizons, cells), swept=self, **nothing_computed())
 
     def accuracies_at(self, shots: int | None) -> Evidence:
-        """Return the evidence with accuracies only, and few-shot ones only at `shots`. These are a sixth of the scores,
-        and enough where no question asks for others."""
+        """Return the evidence with accuracies only, and with few-shot accuracies only at `shots` labelled images per
+        class. These are a sixth of the scores, and enough unless a question asks for others."""
         drawn = self.scores["shots"].isna() | (self.scores["shots"] == shots)
         scores = self.scores[(self.scores["metric"] == ACCURACY) & drawn]
         return replace(self, scores=scores, shots=shots, **nothing_computed())
@@ -384,13 +402,14 @@ class Evidence:
 
 
 def nothing_computed() -> dict[str, Any]:
-    """Return empty caches, as fields for a copy of an `Evidence` whose numbers differ."""
+    """Return empty caches, to be passed to `dataclasses.replace` for a copy of an `Evidence` whose numbers differ from
+    the original's."""
     return {"_estimates": {}, "_averages": {}, "_pools": {}, "_kept": {}}
 
 
 def kept(function: Callable[Concatenate[Evidence, P], T]) -> Callable[Concatenate[Evidence, P], T]:
-    """Decorate a function so that its result is cached with the evidence (fitting laws takes seconds). Copies of the
-    evidence with the same numbers, which differ only in targets, reference or the like, share the cache."""
+    """Decorate a function of an evidence so that its result is cached with the evidence (fitting laws takes seconds).
+    Copies of the evidence that differ only in targets, reference or the like, but not in numbers, share the cache."""
 
     @wraps(function)
     def call(evidence: Evidence, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -403,7 +422,7 @@ def kept(function: Callable[Concatenate[Evidence, P], T]) -> Callable[Concatenat
 
 
 def accuracies(scores: pd.DataFrame) -> tuple[str, ...]:
-    """Return the names of the measures whose metric is accuracy, in alphabetical order."""
+    """Return the names of the scores whose metric is accuracy, in alphabetical order."""
     return tuple(sorted(scores.loc[scores["metric"] == ACCURACY, "measure"].astype(str).unique()))
 
 
@@ -412,14 +431,15 @@ def _order(s: Series) -> tuple[Any, ...]:
 
 
 def family_rank(family: str) -> tuple[int, str]:
-    """Return a sort key for families in tables and legends: first ViT, hybrids and ResNets, then all others by name."""
+    """Return a sort key of a family for tables and legends: ViT, hybrids and ResNets come first, then all others by
+    name."""
     kind = kind_of(family)
     return KINDS.index(kind) if kind else len(KINDS), family
 
 
 def shown_shots(known: Collection[int]) -> int | None:
-    """Return the number of labelled images per class whose scores are shown: ten if known, else the largest; None if
-    none is known."""
+    """Return the number of labelled images per class whose scores are shown: ten if it is among the numbers `known`,
+    else the largest of these; None if there are none."""
     return DEFAULT_SHOTS if DEFAULT_SHOTS in known else max(known, default=None)
 
 
@@ -436,19 +456,19 @@ def build(
     controlled: bool = True,
     reference: Evidence | None = None,
 ) -> Evidence:
-    """Arrange records as evidence, and decide which measures are the headline.
+    """Arrange records as evidence, and decide which scores are the headline (main tasks).
 
-    If the user named downstream sets, the headline is the suite's headline tasks on these sets. Otherwise it is the
-    suite's headline, as far as it was scored. If none of it was, it is the first of these that was scored: the test
-    images of the upstream set, if the headline names "upstream"; the same tasks on other sets; all tasks that are not
-    far; the far ones.
+    If the user named target sets, the headline is the suite's headline tasks on these sets. Otherwise it is the suite's
+    headline, as far as it was scored. If none of it was, it is the first of these that was scored: the test images of
+    the pre-training set, if the headline names "upstream"; the same tasks on other sets; all tasks that are not far;
+    the far ones.
 
-    Scores that others supersede are left out. Cells at learning rates that a sweep rejects are kept; see
-    `bench.analysis.lr_sweep.without_rejected`.
+    Scores that others supersede are left out. Cells at learning rates that a sweep rejects are kept;
+    `bench.analysis.lr_sweep.without_rejected` leaves them out.
 
     Args:
-        headline, far: measures of the suite.
-        others: see `Evidence`.
+        headline, far: names of the suite's main and out-of-domain scores; those that were not scored are left out.
+        others: fields of `Evidence`, described there.
     """
     scores = score_table(records.records)
     horizons = horizon_table(records.records)
@@ -482,8 +502,8 @@ def build(
 
 
 def _on_named(headline: Sequence[str], scores: pd.DataFrame, named: Sequence[str]) -> tuple[str, ...]:
-    """Return the accuracies on the data sets `named`, in this order: those of the headline's tasks, or if there are
-    none, of all tasks."""
+    """Return the names of the accuracies on the data sets `named`, in the order of `named`: accuracies of the
+    headline's tasks or, if there are none, of all tasks."""
     chosen = scores[(scores["metric"] == "accuracy") & scores["data"].isin(named) & (scores["task"] != UPSTREAM)]
     rows = chosen[["data", "task", "measure"]].drop_duplicates().astype(str).itertuples(index=False)
     ordered = sorted(rows, key=lambda row: (named.index(row.data), row.measure))
@@ -493,8 +513,8 @@ def _on_named(headline: Sequence[str], scores: pd.DataFrame, named: Sequence[str
 
 
 def _same_task(headline: Sequence[str], scored: Sequence[str]) -> tuple[str, ...]:
-    """Return the measures of the headline's tasks on other data sets: "finetune:pets" if the headline is
-    "finetune:mnist"."""
+    """Return those of the names `scored` that have the task of a headline score but another data set ("finetune:pets"
+    if the headline is "finetune:mnist")."""
     known = registry.names("task")
     tasks = {Measure.parse(measure, known).whole_task for measure in headline} - {FEWSHOT}
     return tuple(measure for measure in scored if Measure.parse(measure, known).whole_task in tasks)

@@ -1,5 +1,5 @@
-"""Kinds of model families (ViT, hybrid, ResNet), by the beginning of their names. The order of families, their colours
-and the paper's claims depend on the kind."""
+"""Assigns model families to kinds (ViT, hybrid, ResNet) by the beginning of their names. The order of families, their
+colours and the ViT paper's claims depend on the kind."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def kind_of(family: str) -> str | None:
 
 
 def family_of_kind(names: Collection[str], kind: str) -> str | None:
-    """Return the first of these families that is of a kind, such as `VIT`; None if none is."""
+    """Return the first of the family `names` that is of a kind, such as `VIT`; None if none is."""
     return next((name for name in names if kind_of(name) == kind), None)

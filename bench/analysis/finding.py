@@ -1,4 +1,5 @@
-"""A finding: the answer to one question as data (verdict, number with interval, reasons, evidence), not as text.
+"""Defines a finding: the answer to one question as data (verdict, number with interval, reasons, evidence), not as
+text.
 
 The reasons, kinds of evidence and words here are shared by several questions; those of a single question are in its
 file in `bench/questions/`. No number or decision is ever parsed from text. Accuracies and their differences are
@@ -16,7 +17,8 @@ TREND_POINTS = 4  # fewest points of a law or a trend: two parameters, and two m
 
 
 class Verdict(StrEnum):
-    """The answer to a question, whose file defines what YES and NO mean. CANNOT_TELL: the interval allows both."""
+    """The answer to a question. What YES and NO mean is defined in the question's file; CANNOT_TELL means that the
+    interval allows both."""
 
     YES = "yes"
     NO = "no"
@@ -24,7 +26,8 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """The reason why a finding is undecided or, if it is decided, a qualification. Of several, the first one counts.
+    """A reason why a finding is undecided or, for a decided finding, a qualification of its answer. Of several reasons
+    of a finding, the first one counts.
 
     These reasons occur in several questions (words: `wording.REASONS`); those of a single question are constants in its
     file. "Evidence" below is `Finding.evidence`.
@@ -66,12 +69,17 @@ class Axis(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """Sample sizes behind a number; 0 where one does not apply. For a mean over models, the smallest of any model.
+    """Sample sizes behind a number; 0 for a size that does not apply. For a mean over models, each is the smallest of
+    any model.
 
     Attributes:
-        draws: few-shot draws.
-        points: group means that a law or a trend is based on.
-        runs: single runs (seeds) that it is based on.
+        seeds: training seeds.
+        draws: few-shot samples.
+        tasks: tasks that were averaged.
+        test_images: images of the test set.
+        models: models that were averaged or compared.
+        points: group means (means over seeds at one x) that a law or a trend is based on.
+        runs: single runs (seeds) that a law or a trend is based on.
         steps: budgets that were compared.
         paired: models for which test images were compared one by one.
     """
@@ -92,10 +100,11 @@ class TrendPoint:
     """A difference in accuracy between two families at one x.
 
     Attributes:
+        x: position on the axis of the finding (`Finding.axis`), such as compute in FLOP.
         estimate: the difference, first - second.
-        low, high: its interval; None: unknown.
-        verdict: YES if the difference is above 0 beyond its interval, NO if it is below.
-        first, second: the models that represent the families at this x.
+        low, high: interval of the difference; None if unknown.
+        verdict: YES if the difference is above 0 beyond its interval, NO if it is below 0 beyond its interval.
+        first, second: the models that represent the families at this x; "" if unknown.
         below: names of the families whose model has a lower accuracy than raw pixels at this x.
     """
 
@@ -114,13 +123,13 @@ class TrendPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """Base class of everything in `Finding.evidence`. `kind` is the name of the class in JSON."""
+    """Base class of everything in `Finding.evidence`. `kind`: the name that stands for the class in JSON."""
 
     kind: str = field(default="", init=False)
     KIND: ClassVar[str] = ""
 
     def __init_subclass__(cls, kind: str = "") -> None:
-        """Set the name of the class in JSON: `kind`, or by default the name of the class."""
+        """Set the name that stands for the class in JSON: `kind`, or by default ("") the name of the class."""
         cls.KIND = kind or cls.__name__
 
     def __post_init__(self) -> None:
@@ -128,18 +137,23 @@ class Item:
 
     @property
     def is_of_table_6(self) -> bool:
-        """Whether this item compares networks of the ViT paper's Table 6."""
+        """Whether this item compares networks of Table 6 of the ViT paper."""
         return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Difference(Item):
-    """The accuracy of a model minus that of its contrast, on one measure.
+    """The accuracy of a model minus that of what it is compared with, on one score.
 
     Attributes:
         contrast: what the model is compared with, such as "untrained" or "raw pixels".
-        model: "" for a mean over models.
-        from_x, to_x: x of the contrast and of the model, where they differ in it.
+        model: name of the model; "" for a mean over models.
+        measure: name of the score.
+        estimate, low, high: the difference, and its interval.
+        n: sample sizes.
+        excluded: sources of chance that exist but are not in the interval.
+        from_x, to_x: numbers, such as images seen, that a report gives for the contrast and for the model if they
+            differ; None: not given.
         train_flops: training compute of the model, in FLOP.
     """
 
@@ -160,14 +174,14 @@ class Difference(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class LawDeviation(Item):
-    """The group mean that a law misses most.
+    """The point (mean over seeds at one x) that a fitted law misses most.
 
     Attributes:
         families: the family of the law, or the two families of a shared law.
-        predicted: error that the law predicts there.
-        observed: error that was measured.
+        predicted: error that the law predicts at this point.
+        observed: error that was measured at this point.
         p: p-value of the lack-of-fit test: how often noise between seeds alone would cause such deviations. None: no
-            test failed; only this point, next to the answer, is missed.
+            test failed, but the law misses this point, which is next to the answer.
     """
 
     families: tuple[str, ...]
@@ -178,8 +192,8 @@ class LawDeviation(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class SeveralModels(Item):
-    """The models on the frontier that a family's law is fitted to, in order of x. Where one model takes over from
-    another, the frontier has a kink, which no smooth form can follow."""
+    """The models, in order of x, whose points form the frontier that a family's law is fitted to. Where one model takes
+    over from another, the frontier has a kink, which no smooth form can follow."""
 
     family: str
     models: tuple[str, ...]
@@ -187,11 +201,12 @@ class SeveralModels(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class BeginsLater(Item):
-    """Families that have not begun to learn at small compute, so that a comparison begins at more.
+    """The families that have not begun to learn at small compute, so that a comparison begins at larger compute.
 
     Attributes:
+        families: names of the families.
         low: the least compute, in FLOP, that both sides were trained with.
-        at: compute at which the comparison begins.
+        at: compute at which the comparison begins, in FLOP.
     """
 
     families: tuple[str, ...]
@@ -209,21 +224,25 @@ class Finding:
     Attributes:
         question: name of the question that is answered (`bench/questions/`).
         subject: names of the families, models or tasks that the answer is about, in the question's order.
-        verdict: the answer; see `Verdict`.
-        measure: "headline" or "far" (means over tasks), "upstream", or the name of a task.
+        verdict: YES, NO or CANNOT_TELL; the question's file says what YES and NO mean.
+        measure: name of the score: "headline" or "far" (means over main or out-of-domain tasks), "upstream"
+            (pre-training accuracy), or a single task's.
         reasons: values of `Reason`, or constants of the question's file.
         quantity: what the estimate is, such as "compute ratio".
-        unit: of `estimate`, `low` and `high`.
-        level: of the interval from `low` to `high`.
+        unit: unit of `estimate`, `low` and `high`.
+        estimate: the number that answers the question.
+        low, high: interval of the estimate; None for an end that is unknown.
+        level: confidence level of the interval.
         n: sample sizes.
-        reach, high_reach: how many times beyond the data the estimate, or the upper end, is; 1 inside the data.
+        reach, high_reach: how many times beyond the data the estimate, or the upper end of its interval, is; 1 inside
+            the data.
         leader: the member of `subject` that the answer favours.
         agreement: fraction of resampled laws that agree with the answer.
         margin: difference that noise alone may cause between single runs, if the reason is `Reason.UNREPLICATED`.
         excluded: sources of chance that exist but are not in the interval (names of `bench.stats.intervals`).
-        p: p-value: how often an answer this far from "no difference" would be given if there were none; None: unknown.
-        main: whether the finding is on the headline tasks, and no law answers the question better. Others are shown
-            after the main ones.
+        p: p-value: if there were no difference, how often an answer would be this far from it; None if unknown.
+        main: whether the finding is on the main tasks, and no law answers the question better. A report shows the
+            others after the main ones.
         axis: quantity on the x axis of `trend`, or of an estimate that is an x.
         trend: differences along the axis.
         evidence: the results behind the answer.

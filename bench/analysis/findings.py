@@ -1,4 +1,5 @@
-"""Data classes of everything that a report states: findings, the paper's claims, validity checks, cost and scope."""
+"""Defines the data classes of everything that a report states: findings, the ViT paper's claims, validity checks, cost
+and scope."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from bench.stats.intervals import POINT_LEVEL
 
 
 class Stated(StrEnum):
-    """How a factor that the paper states (a range) compares with a measured estimate and its interval."""
+    """How a measured factor relates to the range that the ViT paper states for it: that range contains the estimate,
+    overlaps its interval, or is outside the interval."""
 
     CONTAINS = "contains the estimate"
     OVERLAPS = "overlaps the interval"
@@ -19,12 +21,12 @@ class Stated(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """Whether a claim is confirmed (YES), contradicted (NO) or left undecided.
+    """Whether a claim of the ViT paper is confirmed (YES), contradicted (NO) or undecided (CANNOT_TELL).
 
     Attributes:
-        finding: index of the deciding finding in `Findings.findings`, or in `Findings.paper`; None: no finding is about
-            the claim.
-        stated: how the number that the paper states compares with the measured one; None without such a number.
+        finding: index of the deciding finding in `Findings.findings` or, for a judgement by Table 6, in
+            `Findings.paper`; None if no finding is about the claim.
+        stated: how the number that the paper states compares with the measured one; None if the paper states none.
     """
 
     verdict: Verdict
@@ -34,12 +36,13 @@ class Judgement:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """A claim of the paper, judged.
+    """A claim of the ViT paper, judged.
 
     Attributes:
         claim: name of its file in `bench/claims/`.
-        own: judged by the study's records.
-        paper: judged by the paper's Table 6; None if that has no numbers about it, or if the records are that table.
+        own: judgement by the study's records.
+        paper: judgement by the paper's Table 6; None if that table has no numbers about the claim, or if the study's
+            records are that table.
     """
 
     claim: str
@@ -59,8 +62,11 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class ValidityCheck:
-    """A result of a validity check. Which fields are used, and what they hold, depends on its kind; see the file of the
-    check in `bench/validity/`."""
+    """One result of a validity check, such as a model that was trained with one seed only.
+
+    The file of its `kind` in `bench/validity/` says which of the fields `names`, `count`, `low`, `high`, `limit` and
+    `groups` are used, and what they hold.
+    """
 
     kind: str
     level: Level = Level.WARNING
@@ -82,14 +88,15 @@ class CostSummary:
 
     Attributes:
         cells: number of cells.
-        seconds: by purpose: "train", "evaluate", "save", "wait".
-        total_seconds: of all purposes.
+        seconds: (purpose, seconds), for the purposes "train", "evaluate", "save" and "wait".
+        total_seconds: seconds of all purposes together.
         spent_flops: training compute, in FLOP.
-        spent_images: images that training steps were taken on.
+        spent_images: images that training steps were taken on, repeats included.
+        core_days: devices × days.
         image_wait_seconds: training time that was spent waiting for images.
         joules: energy of the cells whose energy is known; None if none is.
         measured: number of cells whose energy is known.
-        co2_grams: emissions of the same cells; None if those of any are unknown.
+        co2_grams: emissions of the cells whose energy is known; None if those of any of them are unknown.
     """
 
     cells: int
@@ -106,20 +113,20 @@ class CostSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """The range that was measured, to which every answer is limited.
+    """The range that was measured, to which every answer of a report is limited.
 
     Attributes:
-        flops: least and most training compute on the compute axis, in FLOP.
-        params: parameters of the largest model.
-        paper_begins: FLOP at which the paper's Figure 5 begins; None if this study reaches that.
-        upstream: (data set, kind of its images), for each upstream set.
-        images: largest number of upstream images used.
-        image_size: largest side of the images, in pixels.
+        flops: least and most training compute on the compute axis, in FLOP; None without compute.
+        params: number of parameters of the largest model.
+        paper_begins: FLOP at which Figure 5 of the ViT paper begins; None if this study reaches that compute.
+        upstream: (data set, kind of its images) of each pre-training set.
+        images: largest number of pre-training images used.
+        image_size: largest size of the images, in pixels per side; None if unknown.
         once: whether every model was trained with one seed only.
         few_seeds: models with fewer than three seeds.
-        points: number of trained points on the compute axis.
+        points: number of trained points (a model at a budget) on the compute axis.
         families: number of families.
-        frozen: whether all headline tasks use frozen features.
+        frozen: whether some main task is a few-shot probe, which uses frozen features.
     """
 
     flops: tuple[float, float] | None
@@ -140,21 +147,21 @@ class Findings:
     """Everything that a report states.
 
     Attributes:
-        findings: the suite's own question first, then families at equal compute, laws, and the effects of compute,
-            images and training.
+        findings: answers, in this order: to the suite's own question, on families at equal compute, on laws, and on the
+            effects of compute, images and training.
         checks: results of validity checks.
         cost: what the study has cost.
         scope: the range that was measured; None if no model was trained to the end.
-        claims: the paper's claims, judged; () if no law could be fitted.
-        paper: findings from the paper's own Table 6 that claims refer to.
-        headline, far: measures that are averaged under these names.
+        claims: the ViT paper's claims, judged; () if no law could be fitted.
+        paper: findings from the ViT paper's Table 6 by which `claims` are judged.
+        headline, far: names of the scores that are averaged under these names.
         shots: labelled images per class of the few-shot probe; None without one.
-        level: of the intervals.
+        level: confidence level of the intervals.
         replicated: whether some training was repeated; otherwise no interval includes training noise.
-        judged: whether some model was evaluated downstream, or some question has a finding. If not, the suite's answer
-            is in its figures and tables.
+        judged: whether some model was evaluated on a target set, or some question has a finding. If not, the suite's
+            answer is in its figures and tables.
         completed: whether some cell was completed.
-        published: whether the numbers are quoted from the paper, so that nothing was run or spent.
+        published: whether the numbers are quoted from a publication, so that nothing was run or spent.
     """
 
     findings: tuple[Finding, ...]

@@ -1,4 +1,5 @@
-"""Tables of a study for users to analyse themselves: horizons, scores, learning curves and findings."""
+"""Makes tables of a study that users can analyse themselves: horizons (budgets), scores, learning curves and
+findings."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ OF_CELL = ["directory", "model", "family", "num_images", "seed", "images_seen", 
 
 
 def horizons(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a table with one row per (cell, horizon). Fields of the recipe are columns named `recipe.<field>`."""
+    """Return a table with one row per cell (a training run) and horizon (a budget at which it was evaluated). Fields of
+    the recipe are columns named `recipe.<field>`."""
     table = horizon_table(records)
     values = [{name: _plain(value) for name, value in to_json(recipe).items()} for recipe in table["recipe"]]
     recipes = pd.DataFrame(values, index=table.index).add_prefix("recipe.")
@@ -26,21 +28,21 @@ def horizons(records: Sequence[Record]) -> pd.DataFrame:
 
 
 def _plain(value: Any) -> Any:
-    """Return a list as a user types it, such as 0.9/0.99; other values unchanged."""
+    """Return a list as a user types it, such as "0.9/0.99" for [0.9, 0.99]; any other value unchanged."""
     return "/".join(map(str, value)) if isinstance(value, list) else value
 
 
 def scores(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a table with one row per score, with its cell and horizon. The column `data` is the downstream set, and
-    `upstream` the set that was trained on."""
+    """Return a table with one row per score, with its cell and its horizon (budget). The column `data` names the target
+    set that was scored, and `upstream` the pre-training set."""
     table = score_table(records).drop(columns=["correct", "resampled"]).astype({"directory": object})
     cells = horizon_table(records)
     return table.merge(cells[OF_CELL].assign(upstream=cells["data"]), on=["directory", "images_seen"], how="left")
 
 
 def curves(records: Sequence[Record]) -> pd.DataFrame:
-    """Return a table with one row per point of a learning curve, in the order of training. `horizon` is missing for
-    points of a trunk, which several horizons share."""
+    """Return a table with one row per point of a learning curve, in the order of training. `horizon`, the budget that a
+    point belongs to, is missing for points of a trunk, which several budgets share."""
     rows = [
         (record.directory, record.cell.model, record.cell.seed, images, horizon, loss)
         for record in records
@@ -60,7 +62,7 @@ COUNT_COLUMNS = tuple(f"n_{entry.name}" for entry in dataclasses.fields(Counts))
 def findings(answers: Sequence[Finding]) -> pd.DataFrame:
     """Return a table with one row per finding, without the evidence behind it. Its columns are question, subject,
     verdict, measure, estimate, low, high and the other fields of `Finding`, and n_seeds, n_models and the other fields
-    of `Counts`; they are there even without any finding."""
+    of `Counts`. It has these columns even if there are no findings."""
     return pd.DataFrame([_row(finding) for finding in answers], columns=[*FINDING_COLUMNS, *COUNT_COLUMNS])
 
 

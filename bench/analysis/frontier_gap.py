@@ -1,4 +1,5 @@
-"""The gap between the frontiers of two families over compute, point by point, and its slope with an interval.
+"""Computes the accuracy gap between the frontiers of two families over compute, point by point, and its slope with an
+interval.
 
 A frontier is a family's best points, to which its law is fitted. The slope is that of least squares over log compute;
 if the gap is curved, this is an average change per tenfold compute, in which the ends weigh more.
@@ -22,12 +23,13 @@ from bench.stats.levels import p_value
 
 @dataclass(frozen=True, kw_only=True)
 class FrontierGap:
-    """The accuracy gap between two families, first - second.
+    """The accuracy gap between the frontiers of two families, first - second.
 
     Attributes:
         trend: the gap at every frontier point of the first family that is in the range of the second.
         slope: change of the gap per tenfold compute; None if there are fewer than `TREND_POINTS` points.
-        beside: margin that the noise between single training runs may add to the slope; 0 if training was repeated.
+        beside: margin that is added to the slope's interval for the noise between single training runs; 0 if training
+            was repeated.
     """
 
     trend: tuple[TrendPoint, ...]
@@ -36,12 +38,12 @@ class FrontierGap:
 
     @property
     def half(self) -> float:
-        """Half the width of the slope's interval."""
+        """Half the width of the slope's interval, `beside` included; 0 without a slope."""
         return 0.0 if self.slope is None else float(np.hypot(self.slope.half, self.beside))
 
     @property
     def p(self) -> float:
-        """p-value of the slope: how often a constant gap would show a slope as large as this."""
+        """p-value of the slope: how often a constant gap would show a slope as large as this; 1 without a slope."""
         return 1.0 if self.slope is None else p_value(self.slope, beside=self.beside)
 
 
@@ -74,7 +76,7 @@ def frontier_gap(evidence: Evidence, first: Law, second: Law) -> FrontierGap:
 
 
 def _by_place(evidence: Evidence, law: Law) -> dict[float, Point]:
-    """Return the best point of a law at each of its x."""
+    """Return, for each x of the points that a law is fitted to, the best of the points at this x."""
     best: dict[float, tuple[float, Point]] = {}
     for point in law.points:
         e = evidence.estimate(point, law.measure)

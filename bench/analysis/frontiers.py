@@ -2,9 +2,9 @@
 
 A family is represented at a budget by its best model there. A model counts at a budget only if it was trained to within
 `ONE_BUDGET` of it, or was evaluated below and above it. In the latter case its accuracy is interpolated, and the
-possible error of that is part of the interval. A run that ended at less compute does not count at a larger budget,
-because the other side may have spent twice as much. Published networks have one budget each, so they are also counted
-at all larger budgets; such an answer says so.
+possible error of interpolation is part of the interval. A run that ended at less compute does not count at a larger
+budget, because the other side may have spent twice as much. Published networks have one budget each, so they are also
+counted at all larger budgets; an answer that rests on this says so.
 
 The maximum of several noisy scores is biased upwards (winner's curse). If repeated training shows how large the noise
 is, every best score is corrected for this. Two models are compared as two families with one model each.
@@ -40,13 +40,14 @@ INTERPOLATION = "interpolation"  # a source of error in addition to those of `be
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """The points from which the score of a model at one x was computed.
+    """How the score of a model at one x was computed from its points.
 
     Attributes:
         label: name of the model.
-        parts: (weight, point); the weights add up to 1. Two points were interpolated.
+        parts: (weight, point), whose weights add up to 1: one point at this x, or two points that the score is
+            interpolated between.
         slack: possible error of the interpolation, in accuracy.
-        bias: correction that was added to the score, in accuracy, because it was picked as the best of several.
+        bias: correction that was added to the score, in accuracy, because the model was picked as the best of several.
     """
 
     label: str
@@ -57,19 +58,20 @@ class Reading:
 
 Rival = tuple[Reading, Samples]
 Side = Callable[[float], list[Rival]]
-"""x -> the models of one family at this x, with their scores."""
+"""x -> the models of one side (a family or a model) at this x, with their scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gaps:
-    """The accuracy gap between two families, first - second, over their common range of x.
+    """The accuracy gap between two families, first - second, over their common range of x (compute or distinct images).
 
     Attributes:
+        first, second: names of the families.
         gaps: the gap at each x that was compared.
         mean: mean of the gaps.
         corrected: whether scores were corrected for picking the best model.
         paired: whether test images were compared one by one.
-        begins: why the range begins where it does, if not at the first run.
+        begins: if the range begins above the smallest common x, the families that have not begun to learn below it.
         carried: whether models also count at budgets larger than their own (published networks).
         slope: change of the gap per tenfold x by least squares; None for a single x.
     """
@@ -91,13 +93,13 @@ class Gaps:
 
     @property
     def decided(self) -> list[Gap]:
-        """The gaps whose interval excludes 0."""
+        """The gaps whose interval excludes 0 (`Gap.verdict`)."""
         return [gap for gap in self.gaps if gap.verdict != Verdict.CANNOT_TELL]
 
     @property
     def changes(self) -> bool:
-        """Whether the gap depends on x: the interval of its slope over log x excludes 0, or the first and last gap have
-        different signs and the interval of one of them excludes 0."""
+        """Whether the gap depends on x: the interval of its slope over log x excludes 0, or the first and the last gap
+        have different signs and the interval of at least one of them excludes 0."""
         if self.slope is None:
             return False
         if abs(self.slope.value) > math.hypot(self.slope.half, self.slope_unreplicated):
@@ -108,15 +110,17 @@ class Gaps:
 
     @property
     def slope_unreplicated(self) -> float:
-        """Margin that the noise between single training runs may add to the slope; 0 if training was repeated."""
+        """Margin that is added to the slope's interval for the noise between single training runs; 0 if training was
+        repeated."""
         if self.slope is None or SEEDS not in self.slope.excluded:
             return 0.0
         return float(np.linalg.norm(slope_weights([gap.x for gap in self.gaps]))) * unreplicated_noise(self.accuracy)
 
     @property
     def p(self) -> float:
-        """p-value of equal families: how often they would show a mean or a slope as far from 0 as these. It is twice
-        the smaller p-value of the two tests (Bonferroni); gaps at a single x are not tested on their own."""
+        """p-value of the comparison: how often equal families would show a mean gap or a slope as far from 0 as here.
+        It is twice the smaller p-value of these two tests (Bonferroni); gaps at a single x are not tested on their
+        own."""
         beside = unreplicated_noise(self.accuracy) if SEEDS in self.mean.excluded else 0.0
         of_mean = p_value(self.mean, beside=beside)
         if self.slope is None:
@@ -125,8 +129,9 @@ class Gaps:
 
     @property
     def crossing(self) -> tuple[float, float] | None:
-        """The range of x in which the order changes: the last x where one family is ahead beyond its interval, and the
-        next where the other one is. None unless the leaders of the first and the last decided gap differ."""
+        """The range of x in which the order of the families changes: (last x where one family is ahead by more than the
+        interval, next x where the other family is). None if the same family leads at the first and at the last x whose
+        interval excludes 0."""
         decided = self.decided
         for before, after in pairwise(decided):
             if before.verdict != after.verdict:
@@ -135,9 +140,9 @@ class Gaps:
 
     @property
     def p_of_crossing(self) -> float:
-        """p-value of the crossing: how often equal families would each be ahead somewhere as clearly as here. For each
-        family the smallest p-value of a gap is taken; the result is the larger of the two, times the number of gaps. 1
-        without a crossing."""
+        """p-value of the crossing: how often each of two equal families would be ahead at some x as clearly as here; 1
+        without a crossing. For each family, the smallest p-value among the gaps in its favour is taken; the result is
+        the larger of the two, times the number of gaps."""
         if self.crossing is None:
             return 1.0
         surest: dict[Verdict, float] = {}
@@ -155,7 +160,13 @@ class Gaps:
 
 
 def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str) -> Gaps | Reason:
-    """Compare the best models of two families at equal compute; a `Reason` says why they cannot be compared."""
+    """Compare the best models of two families at equal compute. Return a `Reason` instead if they cannot be compared.
+
+    Args:
+        series: the models to choose from.
+        first, second: names of the families.
+        measure: name of the score.
+    """
     sides = [[s for s in series if s.family == name] for name in (first, second)]
     low, high = common_range(*sides)
     if not 0 < MIN_RANGE_FACTOR * low <= high:
@@ -167,8 +178,13 @@ def at_compute(evidence: Evidence, series: Sequence[Series], first: str, second:
 
 
 def _begins_later(evidence: Evidence, sides: Sequence[Sequence[Series]], names: tuple[str, str]) -> BeginsLater | None:
-    """Return the families whose networks have not begun to learn at the least compute that both were trained with, so
-    that the comparison begins above it; None if it begins there."""
+    """Return the families that have not begun to learn at the least compute that both sides were trained with, if the
+    comparison therefore begins above it; else None.
+
+    Args:
+        sides: the series of each side, without points whose network has not begun to learn.
+        names: names of the families.
+    """
     variants = [{s.last.data for s in side} for side in sides]
     on_axis = evidence.on_axis("compute", every=True)
     trained = [
@@ -182,8 +198,8 @@ def _begins_later(evidence: Evidence, sides: Sequence[Sequence[Series]], names: 
 
 
 def common_range(first: Sequence[Series], second: Sequence[Series]) -> tuple[float, float]:
-    """Return the least and the most training FLOPs that both sides cover; without a common range, the first is
-    larger."""
+    """Return the least and the most training FLOPs that both sides cover; if their ranges do not overlap, the first
+    number is the larger one."""
     low = max(min(s.points[0].train_flops for s in side) for side in (first, second))
     return low, min(max(s.last.train_flops for s in side) for side in (first, second))
 
@@ -192,7 +208,13 @@ def along_compute(
     evidence: Evidence, first: Sequence[Series], second: Sequence[Series], names: tuple[str, str], measure: str
 ) -> Gaps | None:
     """Compare the best models of two sides at `BUDGETS` levels of their common range of compute, or at one level if the
-    range is narrower than `MIN_RANGE_FACTOR`. None if there is no common range, or no score in it."""
+    range is narrower than `MIN_RANGE_FACTOR`. Return None if there is no common range, or no score in it.
+
+    Args:
+        first, second: the models of each side.
+        names: names of the sides.
+        measure: name of the score.
+    """
     low, high = common_range(first, second)
     if not 0 < low <= high * ONE_BUDGET:
         return None
@@ -204,8 +226,14 @@ def along_compute(
 
 
 def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Gaps | None:
-    """Compare the best models of two families on the data-size axis at equal numbers of distinct images. None if fewer
-    than two numbers can be compared."""
+    """Compare the best models of two families at equal numbers of distinct pre-training images. Return None if they can
+    be compared at fewer than two numbers.
+
+    Args:
+        curves: the models of all families, each trained on several sizes of a data set.
+        first, second: names of the families.
+        measure: name of the score.
+    """
     sides = [[c for c in curves if c.family == name] for name in (first, second)]
     sizes = [{p.unique_images for c in side for p in c.points} for side in sides]
     shared = sorted(sizes[0] & sizes[1])
@@ -268,14 +296,16 @@ def _gaps(
 def _sum(
     evidence: Evidence, places: Sequence[tuple[float, Reading, Reading]], measure: str
 ) -> tuple[Estimate, bool] | None:
-    """Return a weighted sum of gaps with its interval, and whether test images were compared one by one. The sum is
-    corrected for picking the best models, and its interval includes the error of interpolation.
+    """Return a weighted sum of gaps with its interval, and whether test images were compared one by one; None if scores
+    are missing, or share no seed. The sum is corrected for picking the best models, and its interval includes the error
+    of interpolation.
 
-    Along one curve, interpolation errs to the same side, so its errors add up in a mean. If weights have both signs,
-    the errors are taken as independent, if that is larger.
+    Interpolation along one curve errs to the same side, so the errors of a family add up in a mean. In a slope, whose
+    weights have both signs, errors that add up may cancel; the error is therefore at least that of independent errors.
 
     Args:
-        places: (weight, reading of the first side, reading of the second side) for each gap.
+        places: (weight, reading of the first family's model, reading of the second family's model) of each gap.
+        measure: name of the score.
     """
     parts = [
         [(weight * share, point) for weight, *pair in places for share, point in pair[which].parts] for which in (0, 1)
@@ -292,7 +322,8 @@ def _sum(
 
 
 def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | None:
-    """Return the best of some models, with its scores corrected for selection bias; None without any model."""
+    """Return the best of some models (`rivals`), with its scores corrected for having been picked as the best; None if
+    there are none."""
     if not rivals:
         return None
     errors = np.array([1 - samples.mean for _, samples in rivals])
@@ -307,10 +338,12 @@ def _best(evidence: Evidence, rivals: Sequence[Rival], measure: str) -> Rival | 
 
 
 def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: float, *, carried: bool) -> list[Rival]:
-    """Return the models of a side at this compute, with their scores. A model that was evaluated only below and above
-    it is interpolated in log compute.
+    """Return the models of a side at a compute of `flops`, with their scores. A model that was evaluated only below and
+    above this compute is interpolated in log compute; a model that was evaluated only on one side of it is left out.
 
     Args:
+        side: the models of the side.
+        measure: name of the score.
         carried: whether to include models whose longest run ended at less compute, and to leave out the error of
             interpolation.
     """
@@ -336,14 +369,19 @@ def _readings(evidence: Evidence, side: Sequence[Series], measure: str, flops: f
 
 
 def best_within(evidence: Evidence, side: Sequence[Series], measure: str, flops: float) -> float | None:
-    """Return the accuracy of a side's best model with at most this compute, including runs that ended below it; None
-    without any score. It is for curves of the best accuracy so far, not for comparisons at equal compute."""
+    """Return the accuracy of a side's best model with at most `flops` of compute, including models whose runs ended at
+    less; None if there is no score. It is for curves of the best accuracy so far, not for comparisons at equal compute.
+
+    Args:
+        side: the models of the side.
+        measure: name of the score.
+    """
     return max((read.mean for _, read in _readings(evidence, side, measure, flops, carried=True)), default=None)
 
 
 def _slack(evidence: Evidence, series: Series, measure: str, flops: float) -> float:
-    """Return the possible error, in accuracy, of interpolating a model at this compute. A model with only two budgets
-    is assumed to have the largest curvature of the study's other models."""
+    """Return the possible error, in accuracy, of interpolating the score `measure` of a model at a compute of `flops`.
+    A model with only two budgets is assumed to have the largest curvature of the study's other models."""
     log_x, y = _curve(evidence, series, measure)
     others = [_curve(evidence, s, measure) for s in evidence.on_axis("compute")] if len(log_x) < 3 else []
     bends = [bend for curve in others for bend in interpolation.curvatures(*curve)[0].tolist()]
@@ -351,7 +389,7 @@ def _slack(evidence: Evidence, series: Series, measure: str, flops: float) -> fl
 
 
 def _curve(evidence: Evidence, series: Series, measure: str) -> tuple[list[float], list[float]]:
-    """Return a model's accuracy over log compute: (log FLOPs, accuracies)."""
+    """Return a model's accuracy over compute: (logarithms of FLOPs, accuracies), one entry for each budget."""
     known = [(math.log(p.train_flops), s.mean) for p in series.points if (s := evidence.samples(p, measure))]
     return [x for x, _ in known], [y for _, y in known]
 
@@ -360,7 +398,7 @@ def _curve(evidence: Evidence, series: Series, measure: str) -> tuple[list[float
 
 
 def of_one_data_set(series: Sequence[Series]) -> list[Series]:
-    """Return the series that were pre-trained on the most frequent data set, because families are compared on equal
-    data."""
+    """Return the series that were pre-trained on the data set that most of the series use, because families are
+    compared on equal data."""
     used = Counter(s.last.data for s in series).most_common(1)
     return [s for s in series if s.last.data == used[0][0]]

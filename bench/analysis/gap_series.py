@@ -1,4 +1,4 @@
-"""The gap between two models of different families at equal compute, over the number of pre-training images.
+"""Computes the gap between two models of different families at equal compute, over the number of pre-training images.
 
 A run that sees fewer images than its data set holds would be the same on any larger set, because every image is new to
 it. Such a run on the largest set therefore stands for all set sizes above the number of images that it saw.
@@ -21,8 +21,8 @@ from bench.analysis.finding import TREND_POINTS
 
 @dataclass(frozen=True, kw_only=True)
 class EqualComputePoint(Gap):
-    """The gap between two families at one number of images and equal compute. `x`: the most distinct images that a run
-    of either family saw."""
+    """The gap between two families at one number of images and at equal compute. `x`: distinct images seen, the larger
+    number of the two runs; `first`, `second`: these runs."""
 
     first: Point
     second: Point
@@ -30,10 +30,11 @@ class EqualComputePoint(Gap):
 
 @dataclass(frozen=True, kw_only=True)
 class GapSeries:
-    """The gap between two models at one compute budget, over sizes of the data set.
+    """The gap between two models of different families at one compute budget, over sizes of the data set.
 
     Attributes:
-        alone: whether each is the only model of its family on the data-size axis.
+        families, models: names of the families, and of the models.
+        alone: whether each model is the only one of its family on the data-size axis.
         flops: the budget, in FLOP.
         places: one gap for each size, the largest size last.
     """
@@ -46,16 +47,16 @@ class GapSeries:
 
     @property
     def names(self) -> tuple[str, str]:
-        """Names of the two sides: those of the families, if these are unambiguous, otherwise those of the models."""
+        """Names of the two sides: of the families if each has only one model here, otherwise of the models."""
         return self.families if self.alone else self.models
 
 
 def gap_series(evidence: Evidence) -> tuple[GapSeries, ...]:
-    """Return a series for every two models of different families that were trained with equal FLOPs on `TREND_POINTS`
-    sizes of the data set or more.
+    """Return a series of gaps for every two models of different families that were trained with equal FLOPs on at least
+    `TREND_POINTS` sizes of the data set.
 
-    Pairs of families are ordered: the first family with the last, then with nearer ones. Within a pair, the largest
-    budgets come first, and at one budget the models with the highest accuracy.
+    Pairs of families are ordered: the first family with the last, then with the last but one, and so on. Within a pair,
+    the largest budgets come first, and at one budget the models with the highest accuracy.
     """
     models: dict[str, dict[str, list[Point]]] = {}
     for series in evidence.on_axis("data_size"):
@@ -107,8 +108,8 @@ def _equal_compute_points(
 
 
 def _point_on(points: Sequence[Point], size: int) -> Point | None:
-    """Return the point trained on `size` images; or, if a run sees too few images for the size to matter, the point on
-    the most images; None without either."""
+    """Return the point that was trained on `size` images. If there is none, return the point on the most images among
+    those whose run saw too few images for the size to make a difference; None if there are none of these either."""
     exact = [p for p in points if p.num_images == size]
     fresh = [p for p in points if p.images_seen <= min(p.num_images, size)]
     return exact[0] if exact else max(fresh, key=lambda p: p.num_images, default=None)
@@ -116,13 +117,14 @@ def _point_on(points: Sequence[Point], size: int) -> Point | None:
 
 @dataclass(frozen=True, kw_only=True)
 class StillFalling:
-    """By how much the training loss of a model on all images still fell, in the last doubling of images seen before a
+    """How much the training loss of a model on all images still fell during the last doubling of images seen before a
     budget.
 
     Attributes:
-        flops: the budget.
+        model: name of the model.
+        flops: the budget, in FLOP.
         nats: fall of the loss, in nats.
-        share: the same as a fraction of the loss of guessing.
+        share: fall of the loss as a fraction of the loss of guessing.
     """
 
     model: str
@@ -132,8 +134,8 @@ class StillFalling:
 
 
 def still_falling(evidence: Evidence) -> tuple[StillFalling, ...]:
-    """Return by how much the loss still fell, for every model of every gap series. It is the training loss after the
-    cool-down, which every budget has."""
+    """Return by how much the training loss still fell before each budget, for every model of every gap series. The
+    losses are those at the end of the cool-down that every budget has."""
     falling: dict[tuple[float, str], StillFalling] = {}
     table = evidence.horizons[evidence.horizons["status"] == "complete"]
     every = gap_series(evidence)

@@ -1,5 +1,8 @@
-"""Finds the ladders in a study's records: the gains of every change over the baseline on every rung (amount of
-compute), and their statistics."""
+"""Finds the ladders in a study's records, and computes their statistics.
+
+A ladder compares a change (of a recipe, say) with a baseline at several amounts of compute, its rungs. The gain is the
+change's accuracy minus the baseline's.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +28,16 @@ POINTS = 100.0  # percentage points per unit of accuracy
 
 @dataclass(frozen=True, kw_only=True)
 class PairedRun:
-    """One finished run of a ladder.
+    """One finished run of a ladder, with the change or with the baseline.
 
     Attributes:
-        accuracy: upstream accuracy, in percentage points.
-        flops: training compute in the paper's convention.
+        accuracy: accuracy on the test images of the pre-training set, in percentage points.
+        flops: training compute in FLOP, as the ViT paper counts it.
         images: images trained on.
-        seconds: of training, on one device.
+        seconds: training time, on one device.
         rate: learning rate.
-        begun: whether the network has begun to learn, by the rule of `bench.analysis.begun`, with chance in place of
-            the untrained network, which is not evaluated in ladders.
+        begun: whether the network has begun to learn, by the rule of `bench.analysis.begun`, but with chance in place
+            of the untrained network, which is not evaluated in ladders.
     """
 
     accuracy: float
@@ -47,14 +50,15 @@ class PairedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLadder:
-    """A change and its baseline on all rungs.
+    """A change and its baseline on all rungs (amounts of compute).
 
     Attributes:
-        change: as the user typed it.
-        flops_R: the baseline's training compute on each rung, ascending.
-        pairs_R: for each rung, seed -> (run of the change, run of the baseline).
-        found: the statistics; gains are in percentage points.
-        verdict: corrected for all changes of the study (Holm).
+        change: the change as the user typed it.
+        flops_R: the baseline's training compute on each rung, in FLOP, ascending.
+        pairs_R: for each rung, seed -> (run with the change, run with the baseline).
+        found: statistics of the gains, in percentage points.
+        verdict: what happens to the gain as compute grows (it grows, keeps, fades, reverses, or this is inconclusive),
+            corrected for testing all changes of the study (Holm).
     """
 
     change: str
@@ -65,12 +69,13 @@ class ChangeLadder:
 
     @property
     def seeds(self) -> int:
-        """The smallest number of seeds of any rung."""
+        """The number of seeds of the rung that has the fewest."""
         return min(map(len, self.pairs_R))
 
     @property
     def next_flops(self) -> float:
-        """Compute of the next rung, as far above the highest as the two highest are apart."""
+        """Compute of a next rung above all others, in FLOP: its ratio to the highest rung is that of the highest to the
+        second highest."""
         return self.flops_R[-1] ** 2 / self.flops_R[-2]
 
     @property
@@ -88,8 +93,9 @@ class ChangeLadder:
 
     @property
     def opening_seconds(self) -> float:
-        """Seconds that a new rung above takes in addition to its pairs of runs: trials of learning rates there, and
-        repeats of the rungs between the lowest and the new one, whose learning rates then change."""
+        """Seconds that a new rung above all others takes in addition to its own pairs of runs: for trials of learning
+        rates on it, and for repeating the rungs between the lowest and the new one, whose learning rates then
+        change."""
         above = self.seconds_R[-1] ** 2 / self.seconds_R[-2] if self.seconds_R[-2] else 0.0
         again = zip(self.seconds_R[1:], self.pairs_R[1:], strict=True)
         return FIRST * above + sum(each * len(pairs) for each, pairs in again)
@@ -103,7 +109,8 @@ class ChangeLadder:
 
 @lru_cache(maxsize=4)
 def arms(evidence: Evidence) -> tuple[ChangeLadder, ...]:
-    """Return the ladder of every change that has at least three rungs with at least two pairs of runs each."""
+    """Return the ladder of every change that has at least `FEWEST_RUNGS` rungs, each with at least `FEWEST_SEEDS` pairs
+    of runs."""
     runs = _runs(evidence)
     baseline = runs.pop(BASELINE, {})
     made = []
@@ -130,13 +137,14 @@ def arms(evidence: Evidence) -> tuple[ChangeLadder, ...]:
 
 
 def is_ladder(evidence: Evidence) -> bool:
-    """Return whether the evidence is of a ladder, that is, has runs on rungs."""
+    """Return whether some records are of a ladder, a comparison of changes with a baseline at several amounts of
+    compute."""
     return any(place_of(record.cell.axes) for record in evidence.records.records)
 
 
 def compared(evidence: Evidence) -> Evidence:
-    """Return the evidence without a ladder's trials of learning rates; other evidence unchanged. Trials only serve to
-    choose rates; they are evaluated on held-out images, and cannot be compared with runs on rungs."""
+    """Return the evidence of a ladder without its trials of learning rates; other evidence unchanged. Trials only serve
+    to choose rates; they are evaluated on held-out images, and cannot be compared with the ladder's other runs."""
     if not is_ladder(evidence):
         return evidence
     trials = frozenset(r.directory for r in evidence.records.records if place_of(r.cell.axes) is None)
@@ -155,7 +163,8 @@ def _ladders(flops_R: list[float], pairs_R: list[dict[int, tuple[PairedRun, Pair
 
 
 def _runs(evidence: Evidence) -> dict[str, dict[int, dict[int, PairedRun]]]:
-    """Return the complete runs by change, rung and seed; if there is a current grid of cells, only runs in it."""
+    """Return change -> rung -> seed -> run, for complete runs; if there is a current grid of cells, only for runs in
+    it."""
     wanted = evidence.records.wanted
     names = frozenset(wanted.names) if wanted else None
     made: dict[str, dict[int, dict[int, PairedRun]]] = {}

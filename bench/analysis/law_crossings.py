@@ -1,8 +1,9 @@
-"""Finds where one of two families overtakes the other, by their fitted laws, within the range that both cover.
+"""Finds where one of two families overtakes the other, by their fitted laws (error over compute or images), within the
+range that both cover.
 
 Intervals are of the x where the laws cross, not of the x where one more run of each family would be equally good. If a
-law is not smooth (`Law.is_smooth`), the measured order answers instead: between which budgets it changes, without a
-fit. Because tasks may disagree, the crossing on each task is given beside that of their mean.
+law is not smooth (`Law.is_smooth`), the order of the measured points answers instead: it says between which budgets the
+order changes, without a fit. Because tasks may disagree, the crossing on each task is given beside that of their mean.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from bench.laws.crossing import crossing
 
 # Reasons of a finding (`Finding.reasons`).
 CROSSING_UNSTABLE = "crossing unstable"
-"""The laws may cross or not. If the finding has a `low`, the leader is certain up to there; a `high`, from there on."""
+"""The laws may cross or not. If the finding has a `low`, the leader is certain up to that x; if it has a `high`, the
+leader is certain from that x on."""
 UNEQUAL_COMPUTE = "unequal compute"
 """The families were compared at equal images, not at equal compute; the evidence has a `FamilyBudget` of each."""
 
@@ -37,9 +39,11 @@ class TaskCrossing(Item):
     """Where the order of two families changes on one task.
 
     Attributes:
-        leader: the family that is ahead after the change or, without a change, throughout; "" if the order is unknown.
-        x: where the laws cross; None if the measured order was used, or without a change.
-        low, high: interval of x; of a measured order, the budgets between which it changes.
+        task: name of the task's score.
+        leader: the family that is ahead beyond the change or, if the order does not change, throughout; "" if the order
+            is unknown.
+        x: where the laws cross (FLOP or images); None if measured points were used, or if the order does not change.
+        low, high: interval of x; if measured points were used, the budgets between which the order changes.
     """
 
     task: str
@@ -50,7 +54,13 @@ class TaskCrossing(Item):
 
 
 def crossings(evidence: Evidence, name: str, axis: Axis, *, kinds: tuple[str, str]) -> Iterator[Finding]:
-    """Yield the finding of the question `name` about two kinds of families, if both have a law."""
+    """Yield one finding on where one family overtakes the other, if both have a law.
+
+    Args:
+        name: name of the question that the finding answers.
+        axis: whether the crossing is over compute or over images.
+        kinds: kinds of the two families, such as ("ViT", "ResNet").
+    """
     known = laws_of(evidence, axis)
     first, second = (of_kind(known, kind) for kind in kinds)
     if first and second:
@@ -64,7 +74,8 @@ def crossings(evidence: Evidence, name: str, axis: Axis, *, kinds: tuple[str, st
 
 
 def _answer(evidence: Evidence, name: str, first: Law, second: Law, measure: str = HEADLINE) -> Finding:
-    """Return the answer of the two laws if both are smooth, otherwise that of the measured order."""
+    """Return the finding of the question `name` by the two laws if both are smooth, otherwise by the order of the
+    measured points."""
     why, items = why_not_smooth(first, second)
     if not why:
         return crossing_of(name, first, second)
@@ -78,7 +89,8 @@ def _answer(evidence: Evidence, name: str, first: Law, second: Law, measure: str
 
 
 def _measured(evidence: Evidence, first: Law, second: Law, measure: str) -> Gaps | Reason | None:
-    """Compare the measured points of two families along the axis of their laws."""
+    """Compare the measured points of two families along the axis of their laws, on the score `measure`. Return a
+    `Reason` or None if they cannot be compared."""
     if first.axis == Axis.IMAGES:
         return at_images(evidence, size_curves(evidence), first.family, second.family, measure)
     series = of_one_data_set(compared_series(evidence))
@@ -86,8 +98,15 @@ def _measured(evidence: Evidence, first: Law, second: Law, measure: str) -> Gaps
 
 
 def _on_task(evidence: Evidence, name: str, first: Law, second: Law, task: str, *, by_law: bool) -> TaskCrossing:
-    """Return the crossing on one task: by laws, if the mean was judged by laws (`by_law`) and both families have one on
-    this task; otherwise by the measured order."""
+    """Return where the order of two families changes on one task.
+
+    Args:
+        name: name of the question.
+        first, second: the families' laws of the mean over tasks.
+        task: name of the task's score.
+        by_law: whether the mean was judged by laws. If so, and if both families have a law on the task, the task is
+            judged by laws; otherwise by measured points.
+    """
     of_task = laws(evidence, axis=first.axis, measure=task) if by_law else {}
     sides = [of_task.get(law.family) for law in (first, second)]
     if sides[0] and sides[1]:
@@ -109,7 +128,7 @@ def _on_task(evidence: Evidence, name: str, first: Law, second: Law, task: str, 
 
 
 def crossing_of(question: str, first: Law, second: Law) -> Finding:
-    """Return the finding on where the first family overtakes the second, by their laws."""
+    """Return the finding of a question on where the first family overtakes the second, by their laws."""
     crossed = crossing(first.averaged, second.averaged, names=(first.family, second.family))
     remarks: list[str] = []
     budgets: list[Item] = []
@@ -140,7 +159,7 @@ def crossing_of(question: str, first: Law, second: Law) -> Finding:
 
 
 def _budget(law: Law) -> FamilyBudget:
-    """Return the compute and the images seen behind a law over images."""
+    """Return the least and the most compute, and images seen, of the runs that a law over images is fitted to."""
     spent = sorted((point.train_flops, point.images_seen) for point in law.points)
     (least, few), (most, many) = spent[0], spent[-1]
     return FamilyBudget(family=law.family, flops=(least, most), images_seen=(few, many))
@@ -156,8 +175,8 @@ def say(f: Finding) -> list[str]:
 
 
 def by_task(f: Finding) -> str:
-    """Return the crossing on every task behind the mean, in words: "mnist 1.07 TFLOPs, scripts ViT ahead
-    throughout"."""
+    """Return in words where the order changes on every task behind the mean ("mnist ViT ahead beyond 1.07 TFLOPs;
+    scripts none, ViT ahead throughout")."""
     said = []
     for item in wording.every(f, TaskCrossing):
         ends = [end for end in (item.low, item.high) if end is not None]
@@ -172,7 +191,8 @@ def by_task(f: Finding) -> str:
 
 
 def number(f: Finding) -> Number:
-    """Return the x of the crossing with its interval; for a measured order, the budgets between which it changes."""
+    """Return the x of the crossing with its interval; if measured points were used, the budgets between which the order
+    changes."""
     return wording.number(f) if f.estimate is not None else order.number(f)
 
 

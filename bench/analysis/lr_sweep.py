@@ -1,11 +1,11 @@
-"""Chooses each model's learning rate from a sweep, by upstream (pre-training) accuracy only.
+"""Chooses each model's learning rate from a sweep, by pre-training ("upstream") accuracy only.
 
-The best rate is the maximum of a smooth curve through all single runs near the best rate: log-odds of accuracy over the
-logarithm of the rate (`bench.stats.peak`). It has an interval. If it lies at or beyond an end of the sweep, no rate is
-chosen, and the sweep has to be extended. A rate at which any run diverged is not chosen. Downstream scores, which are
-reported, are not used, because the choice would bias them. Upstream accuracy is measured on a part of the training
-images that cells hold out (`Cell.held_out`), or else on the upstream test images. In the latter case it is biased by
-the choice, and so are downstream scores on the upstream set; a validity check reports this.
+The best rate is the maximum of a smooth curve through all single runs near it: log-odds of accuracy over the logarithm
+of the rate (`bench.stats.peak`). It has an interval. If it lies at or beyond an end of the sweep, no rate is chosen,
+and the sweep has to be extended. A rate at which any run diverged is not chosen. Scores on target sets, which are
+reported, are not used, because the choice would bias them. Pre-training accuracy is measured on a part of the training
+images that cells hold out (`Cell.held_out`), or else on the test images of the pre-training set. In the latter case it
+is biased by the choice, and so are reported scores on these test images; a validity check warns of this.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class Tried:
 
     Attributes:
         rate: the learning rate.
-        accuracy: upstream accuracy; None if no run finished.
+        accuracy: pre-training accuracy; None if no run finished.
         diverged: number of runs whose loss stopped being finite.
         cells: directories of all runs at this rate.
-        seeds: of the runs that finished.
-        values: accuracy of each seed.
+        seeds: seeds of the runs that finished.
+        values: accuracy of each of these seeds.
     """
 
     rate: float
@@ -60,11 +60,13 @@ class Sweep(Item):
     """One model trained at several learning rates, evaluated at one budget.
 
     Attributes:
-        num_images: size of the subset of `data`; None: all of it.
-        images_seen: the budget.
-        tried: at least two rates, ascending.
+        model, family: names of the model and of its family.
+        data: name of the pre-training set.
+        num_images: number of images of the subset of `data` that was used; None: all of it.
+        images_seen: the budget, in images.
+        tried: the learning rates, ascending; at least two.
         held_out: whether accuracy is on images that were held out from the training images.
-        shorter: the same sweep at the shortest budget, if all rates were evaluated at several budgets.
+        shorter: the same sweep at the shortest budget; None unless all rates were evaluated at several budgets.
     """
 
     model: str
@@ -78,13 +80,13 @@ class Sweep(Item):
 
     @cached_property
     def best(self) -> Tried:
-        """The rate with the highest mean accuracy; of equal ones, the lowest rate."""
+        """The tried rate with the highest mean accuracy; of equally good rates, the lowest."""
         return max((t for t in self.tried if t.eligible), key=_accuracy)
 
     @cached_property
     def peak(self) -> Peak | None:
-        """The maximum of the curve through the runs near the best rate, over log2 of the rate; None if the curve has
-        none."""
+        """The maximum of the curve of accuracy (as log-odds) over log2 of the rate, through the runs near the best
+        rate; None if the curve has no maximum."""
         near = [self.tried[number] for number in peaks.near_peak([self._height(t) for t in self.tried])]
         if len({t.rate for t in near}) < peaks.MIN_PLACES:
             return None
@@ -94,15 +96,15 @@ class Sweep(Item):
         return peaks.cut(found, peaks.between(*_readings([t for t in self.tried if t.eligible]), level=POINT_LEVEL))
 
     def _height(self, tried: Tried) -> float:
-        """Return the mean log-odds of accuracy at a rate; NaN if the rate is not eligible."""
+        """Return the mean log-odds of accuracy at a tried rate; NaN if a run diverged or none finished."""
         if not tried.eligible or not tried.values:
             return math.nan
         return math.fsum(_log_odds(tried, value) for value in tried.values) / len(tried.values)
 
     @cached_property
     def edge(self) -> str | None:
-        """ "lowest" or "highest" if the best rate is at or beyond that end of the sweep, so that none is chosen; else
-        None."""
+        """The end of the sweep, "lowest" or "highest", at or beyond which the best rate lies, so that none is chosen;
+        None if it lies inside."""
         first, last = self.tried[0], self.tried[-1]
         place = math.log2(self.best.rate) if self.peak is None else self.peak.place
         if self.best is first or (first.eligible and place < math.log2(first.rate)):
@@ -111,8 +113,9 @@ class Sweep(Item):
 
     @cached_property
     def optimum(self) -> float | None:
-        """The best rate, at the maximum of the curve; None if it is at or beyond an end of the sweep. It is the best
-        rate tried if the curve has no maximum, or has it beyond a rate at which a run diverged."""
+        """The best rate, at the maximum of the curve; None if it is at or beyond an end of the sweep. If the curve has
+        no maximum, or has it beyond a rate at which a run diverged, it is the rate with the highest accuracy among
+        those tried."""
         if self.edge is not None:
             return None
         if self.peak is None:
@@ -124,7 +127,8 @@ class Sweep(Item):
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The interval of the best rate, cut at the ends of the sweep; None if noise or best rate are unknown."""
+        """The interval (low, high) of the best rate, cut at the ends of the sweep; None if the noise or the best rate
+        is unknown."""
         if self.optimum is None or self.peak is None or math.isnan(self.peak.low):
             return None
         low, high = (2.0 ** min(max(end, -99.0), 99.0) for end in (self.peak.low, self.peak.high))
@@ -139,22 +143,22 @@ class Sweep(Item):
 
     @property
     def rate(self) -> float | None:
-        """The learning rate to train with: the best one, rounded to two digits; None if it is at or beyond an end of
+        """The learning rate to train with: the best rate, rounded to two digits; None if it is at or beyond an end of
         the sweep."""
         return None if self.optimum is None else float(f"{self.optimum:.2g}")
 
     @cached_property
     def chosen(self) -> Tried:
-        """The tried rate whose runs represent the model: the one nearest to the best rate; or, if that is at or beyond
-        an end of the sweep, the best one tried."""
+        """The tried rate whose runs represent the model: the rate nearest to the best rate (`optimum`); if that is at
+        or beyond an end of the sweep, the tried rate with the highest accuracy."""
         if self.optimum is None:
             return self.best
         wanted = math.log(self.optimum)
         return min((t for t in self.tried if t.eligible), key=lambda t: (abs(math.log(t.rate) - wanted), t.rate))
 
     def lost_at(self, factor: float) -> float | None:
-        """Return the accuracy that is lost by training at `factor` times the best rate, by the curve; None without a
-        curve, or if that rate is outside the sweep."""
+        """Return the accuracy that training at `factor` times the best rate loses, by the curve; None if there is no
+        curve, or if this rate is outside the sweep."""
         if self.optimum is None or self.peak is None:
             return None
         at = math.log2(self.optimum * factor)
@@ -164,8 +168,8 @@ class Sweep(Item):
 
     @property
     def ratio_to_shorter(self) -> tuple[float, float, float] | None:
-        """The best rate divided by the best rate at the shortest budget: (ratio, low, high). None if one of them is
-        unknown."""
+        """The best rate divided by the best rate at the shortest budget: (ratio, and the ends of its interval). None if
+        one of the two is unknown."""
         if self.shorter is None or self.peak is None or self.shorter.peak is None:
             return None
         if self.optimum is None or self.shorter.optimum is None:
@@ -175,8 +179,8 @@ class Sweep(Item):
 
     @property
     def further(self) -> tuple[float, ...]:
-        """The next two rates beyond the end of the sweep where the best rate is, at the spacing of the sweep's last
-        two; () if the best rate is not at an end."""
+        """The next two learning rates to try, beyond the end of the sweep at which the best rate lies; their spacing is
+        that of the two tried rates at this end. () if the best rate is not at an end."""
         if self.edge is None:
             return ()
         rates = [t.rate for t in self.tried]
@@ -192,7 +196,7 @@ class Sweep(Item):
 @lru_cache(maxsize=4)
 def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
     """Return a sweep for every model that was trained at two or more learning rates and finished at one of them, sorted
-    by family and model. () for a ladder, which tunes rates for every change and budget separately."""
+    by family and model. For a ladder, return (): it tunes rates for every change and budget separately."""
     if any(place_of(record.cell.axes) for record in evidence.records.records):
         return ()
     if evidence.swept is not None:
@@ -204,27 +208,32 @@ def sweeps(evidence: Evidence) -> tuple[Sweep, ...]:
 
 
 def of_chosen(records: Records, **about: Any) -> Evidence:
-    """Return the evidence of a study's records at the learning rates that its sweeps chose, for comparisons, figures
-    and plans. `about`: arguments of `bench.analysis.evidence.build`."""
+    """Return the evidence of a study's records, keeping of each learning-rate sweep only the runs at the chosen rate.
+    It is for comparisons, figures and plans.
+
+    Args:
+        about: arguments of `bench.analysis.evidence.build`.
+    """
     return without_rejected(evidence_module.build(records, **about))
 
 
 def without_rejected(evidence: Evidence) -> Evidence:
-    """Return the evidence without the runs at rejected learning rates. If there was a sweep, its `swept` is the whole
-    evidence."""
+    """Return the evidence without the runs at learning rates that a sweep did not choose. If there was a sweep, `swept`
+    of the result is the given evidence."""
     others = rejected(evidence)
     return evidence.without(others) if others else evidence
 
 
 def rejected(evidence: Evidence) -> frozenset[str]:
-    """Return the directories of the runs of sweeps at other learning rates than the one that represents the model."""
+    """Return the directories of the runs whose learning rate a sweep tried but did not choose to represent the
+    model."""
     swept = sweeps(evidence)
     return frozenset(name for s in swept for t in s.tried if t is not _used(evidence, s) for name in t.cells)
 
 
 def _used(evidence: Evidence, sweep: Sweep) -> Tried:
-    """Return the rate whose runs represent the model outside the sweep: if only one rate is in the current grid of
-    cells, that one, else the chosen one."""
+    """Return the tried rate whose runs represent the model outside the sweep: the only one that is among the cells
+    planned last, or, if several or none are, the chosen one."""
     wanted = evidence.records.wanted
     names = frozenset(wanted.names) if wanted else frozenset()
     current = [t for t in sweep.tried if t.accuracy is not None and not names.isdisjoint(t.cells)]
@@ -232,7 +241,7 @@ def _used(evidence: Evidence, sweep: Sweep) -> Tried:
 
 
 def judged_on(swept: Sequence[Sweep]) -> str:
-    """Return words for the images by which learning rates are chosen."""
+    """Return words for the images on which the accuracies of sweeps were measured."""
     if all(s.held_out for s in swept):
         return "a part of the training images that was held out"
     return "the upstream test images, so that the accuracy of a chosen rate is slightly optimistic"
@@ -242,7 +251,8 @@ def judged_on(swept: Sequence[Sweep]) -> str:
 
 
 def _groups(records: Iterable[Record]) -> list[list[Record]]:
-    """Return groups of records that differ only in learning rate and seed, if a group has several rates."""
+    """Return the groups of records that differ only in learning rate and seed; groups with a single rate are left
+    out."""
     done = [record for record in records if record.status in ("complete", "diverged")]
     by_model = by_key(((record.cell.model, record.cell.data), record) for record in done)
     swept = [group for group in by_model.values() if _several_rates(group)]  # saves time: hashes below are slow
@@ -271,7 +281,8 @@ def _sweep(evidence: Evidence, group: Sequence[Record]) -> Sweep | None:
 
 
 def _at(evidence: Evidence, group: Sequence[Record], seen: int) -> Sweep | None:
-    """Return the sweep of a group of records at one budget (`seen`, in images); None if no rate is eligible there."""
+    """Return the sweep of a group of records, which differ in learning rate and seed, at the budget `seen` (in images);
+    None if at every rate a run diverged or none finished."""
     finished = [record for record in group if record.status == "complete"]
     estimates = evidence.estimates(UPSTREAM)
     keys = {record.cell.recipe.lr: (variant_of(record), seen) for record in finished}
@@ -307,7 +318,8 @@ def _at(evidence: Evidence, group: Sequence[Record], seen: int) -> Sweep | None:
 
 
 def _readings(tried: Sequence[Tried]) -> tuple[list[float], list[float], list[int]]:
-    """Return log2 of the learning rate, log-odds of accuracy, and seed of every run, as three lists."""
+    """Return three lists with an entry for every run at the learning rates `tried`: log2 of the rate, log-odds of
+    accuracy, and seed."""
     runs = [(t, seed, value) for t in tried for seed, value in zip(t.seeds, t.values, strict=True)]
     return (
         [math.log2(t.rate) for t, _, _ in runs],
@@ -317,7 +329,8 @@ def _readings(tried: Sequence[Tried]) -> tuple[list[float], list[float], list[in
 
 
 def _log_odds(tried: Tried, accuracy: float) -> float:
-    """Return the log-odds of one run's accuracy, in which the spread between seeds hardly depends on the accuracy."""
+    """Return the log-odds of one run's accuracy, whose spread between seeds hardly depends on the accuracy. `tried`:
+    the learning rate of the run; its number of test images keeps the log-odds finite."""
     assert tried.accuracy is not None
     return float(special.logit(inside(accuracy, tried.accuracy.num_test)))
 

@@ -1,8 +1,8 @@
-"""Compares two models, or two families, of one study at equal training compute, B minus A, as a report compares
-families.
+"""Compares two models, or two families, of one study at equal training compute, B minus A, by the method with which a
+report compares families.
 
 Both sides are compared at levels of compute that both were trained with, by `bench.analysis.frontiers`; nothing is
-extrapolated. The average over the study's headline tasks decides; other tasks are listed separately.
+extrapolated. The average over the study's main tasks decides; other tasks are listed separately.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bench.stats.intervals import SEEDS, z_quantile
 
 
 def at_compute(evidence: Evidence, a: str, b: str) -> SideBySide:
-    """Compare two models or families of a study, B - A, at equal compute.
+    """Compare two models or families of a study, B - A, at equal training compute.
 
     Args:
         a, b: names of models or families.
 
     Raises:
-        UserError: one was trained in several ways, or did not begin to learn; or they have no upstream set, compute or
-            score in common.
+        UserError: one was trained in several ways, or did not begin to learn; or they have no pre-training set, compute
+            or score in common.
     """
     first, second = _sides(evidence, a, b)
     measures = [m for m in evidence.measures if m not in evidence.headline]
@@ -63,7 +63,16 @@ def at_compute(evidence: Evidence, a: str, b: str) -> SideBySide:
 
 
 def _sides(evidence: Evidence, a: str, b: str) -> tuple[list[Series], list[Series]]:
-    """Return the trained variants of both sides, on the upstream set that most of the study's models use."""
+    """Return the trained variants of both sides. If both were trained on several pre-training sets, the set that most
+    of the study's models use is taken.
+
+    Args:
+        a, b: names of models or families.
+
+    Raises:
+        UserError: a side did not begin to learn, or was trained in several ways; or the sides share no pre-training
+            set.
+    """
     axis = evidence.on_axis("compute", every=True)
     every = [[s for s in axis if name in (s.last.model, s.last.family)] for name in (a, b)]
     if not all(every):  # a side is not on the compute axis: take the largest set of images that both were trained on
@@ -96,7 +105,8 @@ def _range(side: Sequence[Series]) -> str:
 
 
 def _single(whole: Gaps) -> list[Gaps]:
-    """Split gaps along a range into one `Gaps` for each x, with the two sides exchanged."""
+    """Split the gaps along a range into one `Gaps` for each x, named after the two models that are compared at this
+    x."""
     return [
         Gaps(
             first=gap.second_model,
@@ -116,7 +126,7 @@ def _at(one: Gaps) -> AtCompute:
 
 
 def _contrast(task: str, gaps: Gaps) -> TaskDifference:
-    """Return the mean of B - A along the range. B is the first side of `gaps`."""
+    """Return the mean of B - A along the range, where B is the first side of `gaps`. `task`: name of the score."""
     e, accuracy = gaps.mean, gaps.accuracy
     margins = dict(e.margins)
     if SEEDS in e.excluded:

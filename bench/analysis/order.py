@@ -1,4 +1,5 @@
-"""Finds whether one of two families overtakes the other within their common range, by measured points, without laws."""
+"""Finds whether one of two families overtakes the other within their common range, by measured points, without fitted
+laws."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ REASONS: Mapping[str, Sentence] = {NO_CHANGE_OF_ORDER: "No change of rank exceed
 
 
 def vit_and_resnet(evidence: Evidence) -> tuple[list[Series], str, str] | None:
-    """Return the series that are compared, and the names of the ViT and the ResNet family among them; None without
-    both."""
+    """Return (series by which families are compared, name of the ViT family, name of the ResNet family); None if one of
+    the two families is not among them."""
     series = of_one_data_set(compared_series(evidence))
     names = families_of(series)
     vit, resnet = family_of_kind(names, VIT), family_of_kind(names, RESNET)
@@ -30,18 +31,20 @@ def vit_and_resnet(evidence: Evidence) -> tuple[list[Series], str, str] | None:
 
 
 def by_law(evidence: Evidence, axis: Axis) -> bool:
-    """Return whether both ViT and ResNet have a law. Then their crossing is found by laws, and the one by measured
-    points is not a main finding."""
+    """Return whether both the ViT and the ResNet family have a fitted law over `axis`. If so, laws say where the two
+    cross, and the finding by measured points is not a main one."""
     known = laws(evidence, axis=axis)
     return bool(family_of_kind(known, VIT) and family_of_kind(known, RESNET))
 
 
 def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
-    """Return the finding on whether the order of two families changes between measured points, and where.
+    """Return the finding on whether, and where, the order of two families changes between measured points.
 
     Args:
         question: name of the question.
-        main: see `Finding.main`.
+        axis: whether the gaps are over compute or over images.
+        gaps: the gap at each measured x.
+        main: whether a report shows the finding among its main ones (`Finding.main`).
     """
     crossing, mean = gaps.crossing, gaps.mean
     last = (gaps.decided or gaps.gaps)[-1].verdict
@@ -81,7 +84,7 @@ def sentence(f: Finding) -> str:
 
 
 def number(f: Finding) -> Number:
-    """Return the budgets between which the order changes, in words; without a change, the trend of the gap."""
+    """Return in words the budgets between which the order changes; if it does not change, the trend of the gap."""
     if f.low is None:
         return wording.number(f)
     text = f"between {wording.between(f, f.low, f.high, 'and')}"

@@ -1,10 +1,11 @@
-"""The ViT paper's printed results as evidence, so that every question and figure also works on them: its scaling study
-(Table 6, Figure 5), its comparison of upstream sets (Table 5, Figure 3) and its VTAB scores (Table 9, Figure 2).
+"""Makes evidence of the ViT paper's printed results, so that every question and figure also works on them: its scaling
+study (Table 6, Figure 5), its comparison of pre-training sets (Table 5, Figure 3) and its VTAB scores (Table 9, Figure
+2).
 
 ExaFLOPs, epochs and accuracies are taken as printed. Added from elsewhere are the sizes of the test sets and the
 numbers of classes (from the data sets), and the numbers of parameters (counted on this project's models with 1000
 classes). Forward multiply-adds follow from the exaFLOPs: compute = 6 x MACs x epochs x 303 million images. Tables 5 and
-9 print neither epochs nor compute; there, `images_seen` is the size of the upstream set, which only means that the
+9 print neither epochs nor compute; there, `images_seen` is the size of the pre-training set, which only means that the
 network was trained. Seeds, seconds and core-days are unknown.
 """
 
@@ -38,7 +39,7 @@ TESTS: Mapping[str, tuple[str, int, int]] = MappingProxyType(
 )
 """For each column of Table 6: (data set, test images, classes). ReaL leaves out validation images without a label."""
 COLUMNS = {"ImageNet-ReaL": "ReaL", "Oxford-IIIT-Pets": "Pets", "Oxford-Flowers-102": "Flowers"}
-"""For names of rows of Table 5: the name of the same data set in Table 6."""
+"""Name of a row of Table 5 -> name of the same data set in Table 6."""
 FIVE = ("ImageNet", "CIFAR-10", "CIFAR-100", "Pets", "Flowers")
 """The data sets of "Average-5" in Figure 5, an unweighted mean without ReaL."""
 HEADLINE = tuple(f"finetune:{TESTS[column][0]}" for column in FIVE)
@@ -49,7 +50,7 @@ UPSTREAM = {
     "ImageNet-21k": ("imagenet-21k", 14_000_000, None),
     JFT: ("jft-300m", 303_000_000, 18_291),
 }
-"""For each upstream set, by its printed name: (data set, images, classes); None: unknown."""
+"""Printed name of a pre-training set -> (data set, number of images, number of classes or None if unknown)."""
 FULL_NAMES = {"JFT": JFT, "I21k": "ImageNet-21k"}
 
 VTAB = {
@@ -73,14 +74,14 @@ rather than narrower."""
 
 @cache
 def evidence() -> Evidence:
-    """Return Table 6 as evidence: 15 models, 18 runs, one seed each."""
+    """Return Table 6 of the ViT paper as evidence: 15 models, 18 runs, one seed each."""
     return _evidence(table6(), headline=HEADLINE, question=QUESTION)
 
 
 @cache
 def figures() -> Mapping[str, Evidence]:
-    """Return, for each figure that can be drawn from the paper's tables, the evidence of its table (6, 5 or 9). Figures
-    draw these points hollow."""
+    """Return, for every figure that can be drawn from a table of the ViT paper (6, 5 or 9), name of the figure ->
+    evidence from that table. Figures draw these points hollow."""
     scaling = evidence()
     drawn = {
         "compute": scaling,
@@ -108,7 +109,8 @@ def _evidence(records: Sequence[Record], *, headline: tuple[str, ...] = (), ques
 
 
 def table6() -> list[Record]:
-    """Return Table 6 as records: one per model, with one horizon per number of epochs (each was a separate run)."""
+    """Return Table 6 of the ViT paper as records: one per model, with one horizon (budget) per number of epochs,
+    although each was a separate run."""
     by_name = by_key((row["name"], row) for row in sorted(table("table6"), key=lambda row: int(row["epochs"])))
     made = []
     for printed, rows in by_name.items():
@@ -131,7 +133,7 @@ def table6() -> list[Record]:
 
 
 def table5() -> list[Record]:
-    """Return Table 5 as records, one per (model, upstream set)."""
+    """Return Table 5 of the ViT paper as records, one per (model, pre-training set)."""
     rows = table("table5")
     made = []
     for model in [column for column in rows[0] if column not in ("pretrain", "dataset")]:
@@ -145,7 +147,7 @@ def table5() -> list[Record]:
 
 
 def table9() -> list[Record]:
-    """Return Table 9 as records, one per model."""
+    """Return Table 9 of the ViT paper as records, one per model."""
     made = []
     for row in table("table9"):
         model, _, short = row["model"].partition(" ")
@@ -157,7 +159,8 @@ def table9() -> list[Record]:
 
 
 def family(printed: str) -> str:
-    """Return the family of a model by its printed name, as in the legend of Figure 5: ViT, ResNet or Hybrid."""
+    """Return the family of a model by its printed name, as in the legend of the ViT paper's Figure 5: ViT, ResNet or
+    Hybrid."""
     return "Hybrid" if "+" in printed else "ViT" if printed.startswith("ViT") else "ResNet"
 
 
@@ -167,8 +170,15 @@ def _horizon(upstream: str, scores: Sequence[Score]) -> Horizon:
 
 
 def _score(task: str, column: str, percent: float, *, group: str | None = None) -> Score:
-    """Return a printed accuracy as a score. Its error over test images is the binomial one, as the paper prints none
-    for these tables."""
+    """Return a printed accuracy as a score. Its standard error over test images is the binomial one, because the ViT
+    paper prints none for these tables.
+
+    Args:
+        task: name of the task, such as "finetune".
+        column: printed name of the data set.
+        percent: the printed accuracy.
+        group: group of the VTAB task; None if the task is not of VTAB.
+    """
     data, tests, classes = (column.lower(), VTAB_TEST, None) if group else TESTS[column]
     value = percent / 100
     return Score(

@@ -30,35 +30,36 @@ class Question:
         label: the question in a few words, the heading of its row in tables. It and `text` may contain "{target}".
         text: the question in full.
         yes: words for the verdict YES; "{}" in it is replaced by the leader.
-        no: words for the verdict NO.
-        ask: evidence -> findings; none if the records say nothing about the question.
+        no: words for the verdict NO; "{}" in it is replaced by the leader.
+        ask: evidence -> findings; it returns none if the records say nothing about the question.
         say: finding -> sentences that explain its number.
-        tones: of YES and NO; they determine colour and symbol.
-        reasons: words of reasons that only this question gives, or for which it has its own words.
+        tones: tones of YES and NO, which determine colour and symbol.
+        reasons: reason -> its words, for reasons that only this question gives, or that it words differently.
         items: classes of evidence that only its findings have.
         order: position in a report; low numbers come first. Findings of questions whose `order` has the same whole
-            number are sorted by measure. A suite's own question comes first, which is the default.
-        about_two: whether its subject is an ordered pair of families.
-        states_basis: whether its text names the tasks and the range of compute that the verdict is based on.
+            number are sorted by measure (score). The default, 0, puts a suite's own question first.
+        about_two: whether the subject of its findings is an ordered pair of families.
+        states_basis: whether a finding's text names the tasks and the range of compute that the verdict is based on.
         at_a_glance: whether it is shown in the tables of answers and on the console, and may be the title of a report.
-        number: finding -> the estimate with its interval.
-        of: finding -> what the number is of, for use in a sentence about something else.
+        number: finding -> its estimate with the interval.
+        of: finding -> what its number measures, for use in a sentence about something else.
         subject: finding -> the names that it is about.
-        measure: finding -> words after the label, if the finding is not about the headline, such as ", upstream".
-        target: finding -> replacement of "{target}".
-        verdict: finding -> its verdict in words, and its tone, if they differ from `yes`, `no` and `tones`; else None.
+        measure: finding -> words after the label if it is not about the main tasks, such as ", upstream"; else "".
+        target: finding -> text that takes the place of "{target}".
+        verdict: finding -> its verdict in words, and the tone, if these differ from `yes`, `no` and `tones`; else None.
         tables: evidence -> tables that only this question has.
-        figures: files of bench/report/figures/ that are drawn if it found something.
-        sentence: finding -> a decided answer as one sentence with its interval, without the full stop. None: the
-            sentence is made of `text`, the verdict and the number.
-        together: findings on many subjects -> one sentence about all of them, where that of a single one would not
-            represent them; None if there is no such sentence.
-        shown_in: figures that show its answer, and may have it as their title.
-        leads: finding -> whether it may become the title before others, because it was asked for by name, or has a
-            meaningful interval.
+        figures: files of bench/report/figures/ that are drawn if the question has a finding.
+        sentence: finding -> its answer, if decided, as one sentence with the interval but without the full stop. None:
+            the sentence is made of `text`, the verdict and the number.
+        together: findings on many subjects -> one sentence about all of them, for questions of which no single finding
+            represents the others; None if there is no such sentence.
+        shown_in: figures that show the answer, and may have it as their title.
+        leads: finding -> whether it may become the title of a report before others, because it was asked for by name,
+            or has a meaningful interval.
         usage: finding -> a program that uses what was found; "" without one.
-        counts_together: whether it asks for a difference between families, and is corrected for multiple testing
-            together with other such questions (`bench.analysis.questions.held`). Its findings then have a `p`.
+        counts_together: whether it asks for a difference between families, so that its findings have a `p` and are
+            corrected for multiple testing together with those of other such questions
+            (`bench.analysis.questions.held`).
         is_of_pairs: whether it chooses what it compares, and says which comparisons are controlled. If the evidence is
             not controlled (`Evidence.controlled`), only the answers of such questions are main findings.
     """
@@ -104,7 +105,7 @@ def question_of(finding: Finding) -> Question:
 
 
 def load(name: str) -> Question:
-    """Return the question with this name, with or without spaces.
+    """Return the question with this name, which may have spaces ("more compute helps") or hyphens.
 
     Raises:
         UserError: there is none, or its file is broken.

@@ -1,4 +1,4 @@
-"""Answers every question from a study's records, and applies the multiple-testing correction to the answers."""
+"""Answers every question from a study's records, and corrects the answers for multiple testing."""
 
 from __future__ import annotations
 
@@ -52,15 +52,13 @@ def find(evidence: Evidence, questions: Iterable[str] | None = None) -> Findings
 
 
 def held(findings: Sequence[Finding], *, own: str = "") -> tuple[Finding, ...]:
-    """Apply Holm's procedure, at `SHARE_FALSE`, to all main findings about differences between families. A decided
-    verdict that it does not keep becomes "cannot tell"; estimates and intervals stay as they are.
-
-    So if families do not differ at all, at most that fraction of studies claims a difference, however many questions
-    are asked.
+    """Apply Holm's procedure to all main findings about differences between families, so that at most a fraction
+    `SHARE_FALSE` of studies claims a difference if families do not differ at all, however many questions are asked. A
+    decided verdict that does not survive becomes "cannot tell"; estimates and intervals stay as they are.
 
     Args:
-        own: name of the question that the study was made for. Its answers together have the same weight as all other
-            answers together.
+        own: name of the question that the study was made for, "" for none. Its answers together have the same weight as
+            all other answers together.
     """
     together = asked_together(findings)
     is_own = [f.question == own for _, f in together]
@@ -74,14 +72,14 @@ def held(findings: Sequence[Finding], *, own: str = "") -> tuple[Finding, ...]:
 
 
 def asked_together(findings: Sequence[Finding]) -> list[tuple[int, Finding]]:
-    """Return the main findings that are corrected together (`Question.counts_together`), decided or not, each with its
-    index in `findings`."""
+    """Return (index in `findings`, finding) of the main findings that are corrected for multiple testing together
+    (`Question.counts_together`), whether or not they are decided."""
     return [(place, f) for place, f in enumerate(findings) if f.main and question_of(f).counts_together]
 
 
 def is_decided(f: Finding) -> bool:
-    """Return whether a finding answers its question. For some questions, an order of families that changes along the
-    range is an answer, though the verdict is "cannot tell"."""
+    """Return whether a finding answers its question. For some questions it does even if its verdict is "cannot tell":
+    an order of families that changes along the range is an answer, too."""
     if Reason.SEVERAL in f.reasons:
         return False
     said = question_of(f).verdict(f)
@@ -89,14 +87,14 @@ def is_decided(f: Finding) -> bool:
 
 
 def asked(names: Iterable[str] | None = None) -> list[Question]:
-    """Return the questions with these names (None: all), in the order of a report."""
+    """Return the questions with these names, in the order of a report; None: all questions."""
     every = map(load, registry.names("question") if names is None else names)
     return sorted(every, key=lambda question: (question.order, question.name))
 
 
 def answered(evidence: Evidence, questions: Iterable[Question]) -> Iterable[Finding]:
-    """Yield the findings of all questions, in the order of the questions. Findings of questions whose `order` has the
-    same whole number are sorted by measure."""
+    """Yield the findings of all `questions`, in their order. Findings of questions whose `order` has the same whole
+    number are sorted by measure (score)."""
     for _, together in groupby(questions, key=lambda question: int(question.order)):
         findings = [finding for question in together for finding in question.ask(evidence)]
         measures = list(dict.fromkeys(finding.measure for finding in findings))
@@ -104,8 +102,8 @@ def answered(evidence: Evidence, questions: Iterable[Question]) -> Iterable[Find
 
 
 def _claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Claim, ...], tuple[Finding, ...]]:
-    """Judge the paper's claims by these findings. Return the judged claims, and findings from the paper's own table;
-    both are () if no law could be fitted."""
+    """Judge the ViT paper's claims by the findings of a study. Return the judged claims, and the findings from the
+    paper's own Table 6; both are () if no law could be fitted."""
     axes = (Axis.COMPUTE, Axis.IMAGES) if compared_series(evidence) else ()
     if not any(laws(evidence, axis=axis) for axis in axes):
         return (), ()
@@ -115,7 +113,7 @@ def _claims(evidence: Evidence, findings: Sequence[Finding]) -> tuple[tuple[Clai
 
 
 def scope(evidence: Evidence) -> Scope | None:
-    """Return the range that was measured; None if no model was trained to the end."""
+    """Return the range of compute, models and images that was measured; None if no model was trained to the end."""
     trained = [p for s in evidence.series for p in s.points]
     if not trained:
         return None

@@ -1,9 +1,9 @@
 """Compares families at equal compute under other choices of learning rates, and adds this uncertainty to the interval.
 
-If a study's records hold further learning rates of its models (`--sweep lr=…`), two families are compared again with
-all models of one, of the other and of both at the lowest, and at the highest, rate that could have been chosen. The
-interval of the comparison is widened until it contains all of these intervals: its half-width grows to the farthest of
-their ends.
+If a study's records hold further learning rates of its models (`--sweep lr=…`), the comparison of two families is
+repeated with other rates: all models of the first family, of the second, or of both take the lowest, or the highest,
+rate that could have been chosen. The interval of the comparison is widened symmetrically until it contains the
+intervals of all repetitions.
 """
 
 from __future__ import annotations
@@ -28,16 +28,20 @@ LOWEST, HIGHEST = 0, -1
 
 @dataclass(frozen=True, kw_only=True)
 class UnderRates:
-    """A comparison of two families at equal compute. `others`: the same comparison with other learning rates; () if no
-    other rates were trained."""
+    """A comparison of two families at equal compute, and how it depends on the choice of learning rates.
+
+    Attributes:
+        gaps: the comparison.
+        others: the same comparison with other learning rates; () if no other rates were trained.
+    """
 
     gaps: Gaps
     others: tuple[Gaps, ...] = ()
 
 
 def possible(sweep: Sweep) -> tuple[Tried, ...]:
-    """Return the learning rates that could have been chosen: those in the interval of the best rate or, without an
-    interval, the chosen rate and its neighbours."""
+    """Return the learning rates that a sweep could have chosen: those in the interval of the best rate or, if there is
+    no interval, the chosen rate and its neighbours."""
     rates = [tried for tried in sweep.tried if tried.eligible]
     if sweep.interval is None:
         place = rates.index(sweep.chosen)
@@ -49,8 +53,14 @@ def possible(sweep: Sweep) -> tuple[Tried, ...]:
 def at_compute(
     evidence: Evidence, series: Sequence[Series], first: str, second: str, measure: str
 ) -> UnderRates | Reason:
-    """Compare two families as `frontiers.at_compute` does; where other learning rates were trained, the intervals
-    include their choice. A `Reason` says why they cannot be compared."""
+    """Compare the best models of two families at equal compute, as `frontiers.at_compute` does. If other learning rates
+    were trained, the intervals include the choice of the rates. Return a `Reason` if the families cannot be compared.
+
+    Args:
+        series: the models to choose from.
+        first, second: names of the families.
+        measure: name of the score.
+    """
     gaps = frontiers.at_compute(evidence, series, first, second, measure)
     if isinstance(gaps, Reason) or evidence.swept is None:
         return gaps if isinstance(gaps, Reason) else UnderRates(gaps=gaps)
@@ -65,11 +75,11 @@ def at_compute(
 
 
 def _at(evidence: Evidence, series: Series, which: int | None) -> Series:
-    """Return the series of the same model at its lowest or highest possible learning rate; the series itself if there
-    is no other.
+    """Return the series of the same model at its lowest or highest possible learning rate; the series itself if no
+    other rate was trained.
 
     Args:
-        which: `LOWEST` or `HIGHEST`; None: no change.
+        which: `LOWEST` or `HIGHEST`; None returns the series itself.
     """
     if which is None or evidence.swept is None:
         return series
@@ -83,8 +93,8 @@ def _at(evidence: Evidence, series: Series, which: int | None) -> Series:
 
 
 def _holding(gaps: Gaps, others: Sequence[Gaps]) -> Gaps:
-    """Widen the intervals of the gaps, at every place and of their mean, until they contain the intervals under other
-    choices."""
+    """Widen the intervals of `gaps`, at every x and of their mean, until they contain the intervals of the comparisons
+    `others` with other learning rates."""
     if not others:
         return gaps
     mean = _wider(gaps.mean, [other.mean for other in others])

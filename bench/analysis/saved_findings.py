@@ -1,4 +1,4 @@
-"""Reads the findings that a report has saved, findings.json, back into dataclasses."""
+"""Reads the findings that a report has saved in findings.json back into dataclasses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def _finding(body: Mapping[str, Any]) -> Finding:
 
 
 def _item(kind: type[Item], body: Mapping[str, Any]) -> Item:
-    """Build an item of evidence from JSON. JSON has no NaN, so a null in a field of type float becomes NaN."""
+    """Build an item of evidence, of the class `kind`, from JSON. JSON has no NaN, so a null in a field of type float
+    becomes NaN."""
     return build(kind, {name: float("nan") if v is None and name in _numbers(kind) else v for name, v in body.items()})
 
 

@@ -1,9 +1,10 @@
-"""Fits a scaling law to each family of a study: error over compute, or over distinct images, of its frontier.
+"""Fits a scaling law to each family of a study: the error on the family's frontier, over compute or over distinct
+images.
 
 The frontier consists of a family's best points: no point with at most their compute is better by much. The best of
 several noisy runs looks better than it is, so every best point is corrected for that before the fit (`frontier_bias`).
-No law is fitted to points that do not belong together: in the middle of a schedule beside cooled-down ones, on several
-data sets, or with compute in different units.
+No law is fitted to points that do not belong together: some in the middle of a schedule and others cooled down, points
+on several data sets, or with compute in different units.
 """
 
 from __future__ import annotations
@@ -62,16 +63,18 @@ class Law:
     """The fitted law of one family: error (1 - accuracy) over `axis`.
 
     Attributes:
-        within: refits of the form that is shown, which is the same for all families.
-        averaged: refits of all forms and losses by their weights; crossings and exponents are computed from these.
-        forecast: the law with its errors from earlier origins, for intervals beyond the data.
-        ranked: forms by their extrapolation error, over all families together.
+        within: bootstrap refits of the form that is shown, which is the same for all families.
+        averaged: bootstrap refits of all forms and losses, as many of each as its weight says; crossings and exponents
+            are computed from these.
+        forecast: the law, with the errors that it made when it was fitted to the smaller x only and predicted the
+            larger ones; these errors give the intervals beyond the data.
+        ranked: forms, sorted by their extrapolation error over all families together.
         points: the points on or near the frontier, to which the law is fitted.
-        tried: number of points of the family.
-        bias: mean correction for picking the best, in accuracy.
-        noise: standard error of a point's accuracy over seeds, averaged over the frontier.
+        tried: number of all points of the family.
+        bias: mean correction for picking the best points, in accuracy.
+        noise: standard error of a point's accuracy over seeds, averaged over `points`.
         best: (x, corrected error) of the points on the frontier.
-        group_means: corrected means over seeds of `points`.
+        group_means: corrected mean errors over seeds, one for each of `points`.
         most: largest x of the family, on the frontier or not.
         best_models: the model of each point in `best`; () for published networks, each of which is a different model.
     """
@@ -94,19 +97,20 @@ class Law:
 
     @cached_property
     def lack_of_fit(self) -> LackOfFit | None:
-        """The lack-of-fit test of the law against its group means; None if it cannot be made."""
+        """The lack-of-fit test of the law against the means over seeds at each x (`group_means`); None if the test
+        cannot be made."""
         made = self.within.fit
         return lack_of_fit(self.group_means, made.predict(self.group_means.x), parameters=made.form.size)
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Names of the models on the frontier, in order of x."""
+        """Names of the models whose points are on the frontier, in order of x (compute or images)."""
         return tuple(dict.fromkeys(self.best_models))
 
     @property
     def is_smooth(self) -> bool:
-        """Whether the frontier can be described by one smooth form: a single model is on it, and the lack-of-fit test
-        does not fail. The coverage of intervals of crossings and exponents was simulated for such laws only."""
+        """Whether one smooth form can describe the frontier: all its points are of a single model, and the lack-of-fit
+        test does not fail. The coverage of intervals of crossings and exponents was simulated for such laws only."""
         return len(self.models) < 2 and not (self.lack_of_fit and self.lack_of_fit.fails)
 
     @property
@@ -119,34 +123,47 @@ class Law:
 
     @property
     def frontier(self) -> tuple[np.ndarray, np.ndarray]:
-        """x and error of the points on the frontier; errors are corrected for having been picked as the best."""
+        """(x, error) of the points on the frontier, as two arrays; errors are corrected for having been picked as the
+        best."""
         x, y = np.array(self.best).T
         return x, y
 
     def errors(self, x: np.ndarray) -> np.ndarray:
-        """Return the error at x of every refit of all forms and losses, (refits, x)."""
+        """Return the error at every x by each bootstrap refit of all forms and losses, (refits, len(x))."""
         return self.averaged.predictions(x)
 
     def bands(self, x: np.ndarray) -> Bands:
-        """Return the law at x with its intervals. Inside the data they contain both the interval over all forms and
-        that of the form that is shown; beyond, they come from extrapolation errors. NaN below the smallest point."""
+        """Return the law's prediction and intervals at every x. Inside the data, intervals contain both the interval
+        over all forms and that of the form that is shown; beyond the data, they come from extrapolation errors. Below
+        the smallest x of the data they are NaN."""
         over_forms, own = (self.forecast.bands(refits, x[None]) for refits in (self.averaged, self.within))
         return over_forms.with_those_of(own, top=1.0)
 
     @cached_property
     def on_grid(self) -> Bands:
-        """The law with its intervals on `forecast.grid`, from which the x of a given error is found."""
+        """The law with its intervals at the values of x in `forecast.grid`, among which the x of a given error is
+        searched."""
         return self.bands(self.forecast.grid)
 
 
 def laws(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, Law]:
-    """Return the law of every family whose points allow one, by family."""
+    """Return family -> its fitted law, for every family whose points allow one.
+
+    Args:
+        axis: x of the laws, compute or distinct images.
+        measure: name of the score.
+    """
     made = {name: _law(evidence, name, axis, measure) for name in _points(evidence, axis)}
     return {name: law for name, law in made.items() if isinstance(law, Law)}
 
 
 def why_not(evidence: Evidence, *, axis: Axis = Axis.COMPUTE, measure: str = HEADLINE) -> dict[str, ValidityCheck]:
-    """Return the reason why a family has no law, for every family without one."""
+    """Return family -> the reason why it has no law, for every family without one.
+
+    Args:
+        axis: x of the laws, compute or distinct images.
+        measure: name of the score.
+    """
     made = {name: _law(evidence, name, axis, measure) for name in _points(evidence, axis)}
     return {name: check for name, check in made.items() if isinstance(check, ValidityCheck)}
 
@@ -176,12 +193,15 @@ class _Prepared:
     """A family's points, and those among them that a law is fitted to.
 
     Attributes:
-        known: the family's points that have a score. Arrays are in this order, except `biases`.
-        front: indices of the points on or near the frontier.
-        strict: indices of the points on the frontier.
-        x, errors, noise: x of each point, its error (1 - accuracy), and the standard error of that.
-        biases: correction of each point of `front`.
-        data: single runs of `front`, corrected.
+        known: the family's points that have a score. `x`, `errors` and `noise` are in this order.
+        front: indices in `known` of the points on or near the frontier.
+        strict: indices in `known` of the points on the frontier.
+        x: compute or number of images of each point.
+        errors: error (1 - accuracy) of each point.
+        noise: standard error of each error.
+        biases: for each point of `front`, how much too low its error looks because it was picked as the best, as a
+            negative number; 0 off the frontier.
+        data: single runs of the points of `front`, with corrected errors.
     """
 
     known: list[Point]
@@ -219,8 +239,8 @@ def _prepared(evidence: Evidence, family: str, axis: Axis, measure: str) -> _Pre
 
 @kept
 def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selection.Ranked, ...]:
-    """Rank the forms by their extrapolation error over all families together, because exponents of different forms
-    could not be compared."""
+    """Rank the functional forms of laws by their extrapolation error over all families together: all families get the
+    same form, because exponents of different forms could not be compared."""
     prepared = [_prepared(evidence, family, axis, measure) for family in _points(evidence, axis)]
     known = (p.data for p in prepared if isinstance(p, _Prepared))
     return tuple(model_selection.rank([forecast(data, FORMS, loss=LOSSES[0], half_life=None) for data in known]))
@@ -228,7 +248,7 @@ def _ranked(evidence: Evidence, axis: Axis, measure: str) -> tuple[model_selecti
 
 @kept
 def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fit.FormFit, ...]:
-    """Return fits of every form and loss to a family's points; () if no law can be fitted."""
+    """Return a fit of every form and loss to a family's points; () if no law can be fitted."""
     prepared = _prepared(evidence, family, axis, measure)
     if isinstance(prepared, ValidityCheck):
         return ()
@@ -237,7 +257,7 @@ def _fits(evidence: Evidence, family: str, axis: Axis, measure: str) -> tuple[fi
 
 @kept
 def _shown(evidence: Evidence, axis: Axis, measure: str) -> Form:
-    """Return the form that is shown, the same for all families."""
+    """Return the functional form of the laws that are shown to users, the same for all families."""
     fits = [_fits(evidence, family, axis, measure) for family in _points(evidence, axis)]
     weights = [averaging.form_weights(each) for each in fits if each]
     return model_selection.select(_ranked(evidence, axis, measure), weights)
@@ -277,8 +297,14 @@ def _fit(evidence: Evidence, family: str, axis: Axis, measure: str) -> Law | Val
 
 
 def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    """Return the standard error of every point's score: over training seeds, or if that is unknown or 0, the scatter
-    about a law."""
+    """Return the standard error of every point's score: over training seeds or, if that is unknown or 0 for some point,
+    the scatter about a law fitted to `x` and `errors`.
+
+    Args:
+        measure: name of the score.
+        known: the points.
+        x, errors: x and errors of the points on or near the frontier.
+    """
     noise = np.array([error for error, _ in _seed_errors(evidence, measure, known)])
     if np.isfinite(noise).all() and (noise > 0).all():
         return noise
@@ -289,22 +315,28 @@ def _noise(evidence: Evidence, measure: str, known: Sequence[Point], x: np.ndarr
 
 
 def _seed_errors(evidence: Evidence, measure: str, points: Sequence[Point]) -> list[tuple[float, float]]:
-    """Return the standard error of every point over training seeds, and its degrees of freedom; (NaN, 0) if unknown."""
+    """Return, for every point, the standard error over training seeds of the score `measure`, and its degrees of
+    freedom; (NaN, 0) if unknown."""
     pooled = evidence.pool(measure)
     sampled = [evidence.samples(p, measure) for p in points]
     return [(np.nan, 0.0) if s is None or pooled is None else seed_error(s, pooled) for s in sampled]
 
 
 def _freedom(evidence: Evidence, measure: str, points: Sequence[Point]) -> float:
-    """Return the degrees of freedom of the points' noise, as a harmonic mean; 0 if the noise of some point is 0 or
-    unknown."""
+    """Return the degrees of freedom of the standard errors of the points' scores, as a harmonic mean over points; 0 if
+    the standard error of some point is 0 or unknown."""
     errors = _seed_errors(evidence, measure, points)
     return len(errors) / sum(1 / df for _, df in errors) if all(error > 0 for error, _ in errors) else 0.0
 
 
 def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequence[int]) -> np.ndarray:
-    """Return the selection bias of every point of `front`: by how much its error looks too low because it was picked as
-    the lowest so far; negative."""
+    """Return the selection bias of every point of `front`: how much too low its error looks because it was picked as
+    the lowest so far, as a negative number.
+
+    Args:
+        x, errors, noise: x, error, and standard error of the error of all points.
+        front: indices of the points.
+    """
     members = []
     for i in front:
         rivals = np.flatnonzero(x <= x[i])
@@ -313,8 +345,13 @@ def _biases(x: np.ndarray, errors: np.ndarray, noise: np.ndarray, front: Sequenc
 
 
 def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarray, biases: np.ndarray) -> fit.Points:
-    """Return the corrected error of every single run (seed) of these points. Runs of one variant and seed form a
-    cluster, because they branch from one trunk."""
+    """Return the corrected error of every single run (seed) of some points. Runs of one variant and seed form a
+    cluster, because they branch from one trunk.
+
+    Args:
+        measure: name of the score.
+        x, biases: x of each point, and its selection bias, which is subtracted from its errors.
+    """
     runs: list[tuple[float, float, str]] = []
     for point, at, bias in zip(points, x, biases, strict=True):
         samples = evidence.samples(point, measure)
@@ -335,7 +372,7 @@ def _runs(evidence: Evidence, measure: str, points: Sequence[Point], x: np.ndarr
 
 
 def mixed(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityCheck | None:
-    """Return the reason why these points do not belong in one law; None if they do."""
+    """Return the reason why some points of a family do not belong in one law; None if they do."""
     listed, names = list(points), (family,)
     cooldowns = [used.cooldown for point in listed if (used := recipe(evidence, point)) is not None]
     if any(cooldowns) and (without := sum(value == 0 for value in cooldowns)):
@@ -351,8 +388,8 @@ def mixed(evidence: Evidence, family: str, points: Iterable[Point]) -> ValidityC
 
 
 def units_apart(points: Iterable[Point]) -> list[tuple[str, float]]:
-    """Return the models whose training compute contradicts their multiply-adds (6 FLOPs per multiply-add and image),
-    and the ratio of the two."""
+    """Return (model, ratio) of the models whose training compute contradicts their multiply-adds. `ratio`: compute
+    divided by 6 FLOPs per multiply-add and image."""
     ratios = {
         (p.model, round(p.train_flops / (6 * p.forward_macs * p.images_seen), 2))
         for p in points

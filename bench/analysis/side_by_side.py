@@ -1,15 +1,15 @@
-"""Compares two sides, B minus A: two folders of results, two commits or two models, on the same cells, seeds, draws and
-test images.
+"""Compares two sides, B minus A (two folders of results, two commits or two models), on the same cells, seeds, few-shot
+samples and test images.
 
-Runs are matched first: they must have the same cell (for two models: the same upstream images), horizon, seeds and
-few-shot draws. The mean difference then has three sources of chance, each with its own margin; margins are added in
-quadrature, as in `bench.stats.intervals`:
+Runs are matched first: they must have the same cell (for two models: the same pre-training images), horizon (budget),
+seeds and few-shot samples. The mean difference then has three sources of chance, each with its own margin; margins are
+added in quadrature, as in `bench.stats.intervals`:
 
-- training seeds: the spread of the seeds' mean differences, with Student's t. The variances of cells moderate each
-  other (`bench.stats.moderated`). For two models of one study, the variances of both are used, moderated by those of
-  the study's other models. If no run was repeated, the noise of single runs is bounded by
+- training seeds: the spread of the seeds' mean differences, with Student's t. The variances of cells are shrunk towards
+  each other (`bench.stats.moderated`). For two models of one study, the variances of both are used, shrunk towards
+  those of the study's other models. If no run was repeated, the noise of single runs is bounded by
   `bench.analysis.comparisons.UNREPLICATED`;
-- few-shot draws: the spread of the draws' mean differences, with Student's t;
+- few-shot samples: the spread of the samples' mean differences, with Student's t;
 - test images: the spread of the mean differences of single images, as in a paired t test, if records say which images
   were right; otherwise the error of two independent test sets, which is larger.
 
@@ -55,12 +55,13 @@ from bench.study.record import Record
 
 AVERAGE = "average"
 POWER = 0.8
-"""Probability with which the smallest detectable difference is detected; 0.72 where its own estimate errs
-(simulated)."""
+"""Probability with which the smallest detectable difference is detected; it is 0.72 where the estimate of that
+difference has an error itself (simulated)."""
 
 
 class VariantAtHorizon(NamedTuple):
-    """A trained variant at a horizon. `variant`: a key that is equal on both sides (`same_cell` or `same_images`)."""
+    """A trained variant (a model and how it is trained, whatever the seed) at one budget. `variant`: a key that is
+    equal on both sides (`same_cell` or `same_images`); `images_seen`: the budget, in images."""
 
     variant: Hashable
     images_seen: int
@@ -72,21 +73,22 @@ Table = dict[VariantAtHorizon, dict[str, Samples]]
 
 @dataclass(frozen=True, kw_only=True)
 class TaskDifference:
-    """The difference B - A on one task, or averaged over tasks.
+    """The difference in accuracy B - A on one task, or averaged over tasks.
 
     Attributes:
-        task: the measure, or `AVERAGE`.
+        task: name of the score, or `AVERAGE`.
         a, b: mean accuracies of the two sides, 0 to 1.
         estimate: their difference, b - a.
-        margins: half-width of the interval by source of chance.
-        detectable: the smallest true difference that is found with a probability of `POWER`.
-        excluded: sources of chance that cannot be estimated from the records; for training seeds, `margins` has an
+        margins: source of chance -> half-width that it contributes to the interval.
+        detectable: the smallest true difference that would be found with a probability of `POWER`.
+        excluded: sources of chance that cannot be estimated from the records; for training seeds, `margins` then has an
             assumed value.
         paired: whether test images were compared one by one.
         equal: whether all scores of both sides are the same.
-        cells: number of variants at a horizon that were compared.
-        runs: number of pairs of runs (seeds) behind them.
-        draws, test_images: numbers of few-shot draws and of test images behind each.
+        cells: number of variants at a budget that were compared.
+        runs: number of pairs of runs (seeds) behind the difference.
+        draws, test_images: numbers of few-shot samples and of test images behind each score.
+        level: confidence level of the interval.
     """
 
     task: str
@@ -118,8 +120,8 @@ class TaskDifference:
 
     @property
     def verdict(self) -> str:
-        """ "better" or "worse" (B than A) if the interval excludes 0, otherwise "no difference"; "equal" if all scores
-        are the same."""
+        """Whether B is "better" or "worse" than A, if the interval excludes 0; otherwise "no difference", or "equal" if
+        all scores are the same."""
         if self.equal:
             return "equal"
         return "worse" if self.high < 0 else "better" if self.low > 0 else "no difference"
@@ -127,11 +129,11 @@ class TaskDifference:
 
 @dataclass(frozen=True, kw_only=True)
 class AtCompute:
-    """The difference between two sides, averaged over tasks, at one training compute.
+    """The difference between two sides, averaged over tasks, at one amount of training compute.
 
     Attributes:
         train_flops: the compute, in FLOP.
-        a_model, b_model: the model of each side that is compared there.
+        a_model, b_model: the model of each side that is compared at this compute.
         contrast: the difference.
     """
 
@@ -143,19 +145,20 @@ class AtCompute:
 
 @dataclass(frozen=True, kw_only=True)
 class SideBySide:
-    """The result of comparing two sides. A place is a variant at a horizon.
+    """The result of comparing two sides, A and B. A place is a trained variant at a budget.
 
     Attributes:
-        tasks: the difference on each task that is averaged: the study's headline tasks, or else all except upstream.
-        average: the difference averaged over `tasks`, which decides.
-        only_a, only_b: number of places that the other side lacks.
+        tasks: the difference on each task that is averaged: the study's main tasks or, if it has none, all tasks except
+            pre-training accuracy.
+        average: the difference averaged over `tasks`, on which the verdict rests.
+        only_a, only_b: number of places that only one side has.
         other_images: tasks that were left out because the test images of the two sides differ.
-        partly: number of places that the average leaves out because a side lacks one of the tasks.
-        apart: the differences on further tasks.
+        partly: number of places that the average leaves out because a side lacks one of the tasks there.
+        apart: the differences on tasks that are not averaged.
         at: what is equal on both sides: "cells", "images" (seen), or "compute".
-        span: the least and the most training FLOPs (at "compute"), or images seen, that were compared.
-        shots: labelled images per class of few-shot tasks.
-        budgets: at "compute", the average at each level of compute.
+        span: the least and the most training FLOPs (if `at` is "compute"), or images seen, that were compared.
+        shots: labelled images per class of few-shot tasks; None without such tasks.
+        budgets: if `at` is "compute", the average at each level of compute.
         changes: whether the difference depends on compute.
     """
 
@@ -174,34 +177,38 @@ class SideBySide:
 
     @property
     def verdict(self) -> str:
-        """The verdict of the average; "order changes" if each side is ahead at some compute, beyond the interval."""
+        """The verdict on the average ("better", "worse", …), or "order changes" if each side is ahead at some compute
+        by more than the interval."""
         decided = {budget.contrast.verdict for budget in self.budgets}
         return "order changes" if {"better", "worse"} <= decided else self.average.verdict
 
 
 def same_cell(record: Record) -> Hashable:
-    """Return a key that is equal for two runs of the same cell, whatever their code and revision."""
+    """Return a key that is equal for two runs of the same cell, even if their code or its revision differs."""
     return canonical({key: value for key, value in to_json(record.cell).items() if key not in NOT_A_VARIANT})
 
 
 def same_images(record: Record) -> Hashable:
-    """Return a key that is equal for runs of two models on the same upstream images."""
+    """Return a key that is equal for runs, of whatever model, on the same pre-training images."""
     return canonical([record.cell.data, record.cell.num_images, record.cell.image_size, record.cell.channels])
 
 
 def common_shots(*sides: Sequence[Record]) -> int | None:
-    """Return the number of labelled images per class at which all sides have few-shot scores: ten, or else the largest;
-    None if there is none."""
+    """Return the number of labelled images per class at which all sides have few-shot scores: ten if possible, else the
+    largest; None if they share none."""
     known = ({s.shots for record in side for h in record.horizons for s in h.scores if s.shots} for side in sides)
     return evidence.shown_shots(set.intersection(*known))
 
 
 def table(records: Sequence[Record], key: Callable[[Record], Hashable], *, shots: int | None) -> Table:
-    """Return the accuracies of one side for every trained variant at a horizon, few-shot ones at `shots`. Scores that
-    another cell supersedes are left out; if models are compared, so are learning rates that a sweep rejects.
+    """Return the accuracies of one side, by trained variant and budget and then by score. Scores that another cell
+    supersedes are left out; if models are compared (`key` is `same_images`), so are learning rates that a sweep
+    rejects.
 
     Args:
-        key: `same_cell` or `same_images`.
+        records: the runs of this side.
+        key: gives variants their key: `same_cell`, or `same_images` to compare two models.
+        shots: labelled images per class of few-shot scores.
 
     Raises:
         UserError: two recipes have the same key.
@@ -240,10 +247,12 @@ def compare(
     """Compare two sides, B - A, on each task and on average.
 
     Args:
-        others: scores of the study that both sides are from, by `same_cell`. If they have more repeated runs than the
-            two sides, the variance between seeds is taken from them.
-        headline: the tasks that are averaged, as far as they were scored.
-        shots, at: see `SideBySide`.
+        a, b: scores of the two sides, from `table`.
+        others: scores of the study that both sides are from, from `table` with the key `same_cell`. If they have more
+            repeated runs than the two sides, the variance between seeds is taken from them. None: there are none.
+        headline: the tasks that are averaged, as far as they were scored; (): all.
+        shots: labelled images per class of few-shot tasks.
+        at: what is equal on both sides: "cells" or "images" (seen).
 
     Raises:
         UserError: the sides have no run, budget, seed and task in common, or their test images differ.
@@ -303,8 +312,8 @@ def _other_images(a: Samples, b: Samples) -> bool:
 
 
 def seed_variance_of(others: Table, measures: Sequence[str]) -> Moderated | None:
-    """Return the moderated variances between seeds, by model, of the mean over `measures`; None if nothing was
-    repeated."""
+    """Return the variances between seeds, by model, of the mean over the scores `measures`, shrunk towards each other
+    (`bench.stats.moderated`); None if nothing was repeated."""
     known = ([scores[m] for m in measures] for scores in others.values() if all(m in scores for m in measures))
     return pool(made for parts in known if (made := average(parts)) is not None)
 
@@ -315,12 +324,13 @@ def contrast(
     *,
     borrowed: Moderated | None = None,
 ) -> TaskDifference:
-    """Return the mean of B - A over items.
+    """Return the mean of B - A over all items.
 
     Args:
-        items: (variant at a horizon, (scores of A, scores of B), measure).
-        borrowed: variances of single runs between seeds, by model. They replace those of the differences if they have
-            more degrees of freedom.
+        task: name of the result.
+        items: (variant at a budget, (scores of A, scores of B), name of the score).
+        borrowed: variances between seeds of single runs, by model. They take the place of the variances of the
+            differences if they have more degrees of freedom. None: there are none.
     """
     known = sorted(((place, both, measure) for place, both, measure in items), key=lambda item: (str(item[0]), item[2]))
     gaps = [difference(b, a) for _, (a, b), _ in known]
@@ -381,12 +391,13 @@ def _seed_errors(
     borrowed: Moderated | None,
 ) -> list[tuple[float, float, Hashable]]:
     """Return, for each variant's part of the mean difference, (standard error over training seeds, degrees of freedom,
-    model whose variance it rests on).
+    model from whose variance the error comes).
 
     Args:
-        seeds: for each variant, the mean difference of every seed.
-        items: as in `contrast`.
-        borrowed: as in `contrast`.
+        seeds: variant -> mean difference of every seed.
+        items: (variant at a budget, (scores of A, scores of B), name of the score).
+        borrowed: variances between seeds of single runs, by model, which are used if they have more degrees of freedom
+            than the differences; None: there are none.
     """
     members = {variant: [item for item in items if item[0].variant == variant] for variant in seeds}
     shares = {variant: len(of) / len(items) for variant, of in members.items()}
@@ -421,8 +432,14 @@ def _seed_errors(
 def _run_error(
     items: Sequence[tuple[VariantAtHorizon, tuple[Samples, Samples], str]], side: int, borrowed: Moderated
 ) -> tuple[float, float]:
-    """Return the standard deviation between single runs of one side's mean over tasks, and its degrees of freedom. It
-    is averaged over horizons, as if their deviations were fully correlated."""
+    """Return the standard deviation between single runs (seeds) of one side's mean over tasks, and its degrees of
+    freedom. It is averaged over budgets, as if their deviations were fully correlated.
+
+    Args:
+        items: (variant at a budget, (scores of A, scores of B), name of the score).
+        side: 0 for A, 1 for B.
+        borrowed: variances between seeds of single runs, by model.
+    """
     by_place = by_key((place, both[side]) for place, both, _ in items)
     means = [made for parts in by_place.values() if (made := average(parts)) is not None]
     variances = [moderated_variance(mean, borrowed) for mean in means]
@@ -430,8 +447,8 @@ def _run_error(
 
 
 def _by_label(parts: Sequence[tuple[Hashable, tuple[int, ...], np.ndarray]]) -> dict[Hashable, np.ndarray]:
-    """Return, for each group, the mean over its parts of the value of each label (a seed or a draw), for the labels
-    that all of its parts have.
+    """Return group -> array with the mean, over the parts of the group, of the value of each label (a seed or a
+    few-shot sample). Labels that some part of the group lacks are left out.
 
     Args:
         parts: (group, labels, value of each label).
@@ -449,8 +466,11 @@ def _image_variance(sides: Sequence[tuple[str, tuple[Samples, Samples]]]) -> tup
     """Return the variance of the mean difference over test images, the part of it that the spread of runs contains as
     well, and whether every difference was compared image by image.
 
-    Different test sets are independent. Differences on the same test images are averaged image by image; if answers to
-    single images are unknown, the errors of a measure are added as if fully correlated.
+    Different test sets are independent. Differences on the same test images are averaged image by image; if it is
+    unknown which images were right, the errors of one score are added as if fully correlated.
+
+    Args:
+        sides: (name of the score, (scores of A, scores of B)) of each difference.
     """
     sets: dict[str, np.ndarray] = {}
     groups: dict[str, np.ndarray | None] = {}

@@ -1,5 +1,5 @@
-"""Turns the records of a study into tidy tables (a row per cell and horizon, a row per score) and into arrays of
-repeats, seeds × few-shot draws."""
+"""Turns the records of a study into tidy tables (one row per cell and budget, or one row per score) and into arrays of
+repeated scores, seeds × few-shot samples."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ unlike `bench.study.cell.cell_id`, it identifies images by their content.)"""
 
 @dataclass(frozen=True, kw_only=True)
 class Damaged:
-    """A record that could not be used, by its cell's directory, and the reason."""
+    """A record that could not be used: the directory of its cell, and the reason."""
 
     directory: str
     reason: str
@@ -56,11 +56,11 @@ class Records:
 
     Attributes:
         suite: the suite's name.
-        records: one per finished cell, ordered by directory name.
+        records: one record per finished cell, ordered by directory name.
         damaged: records that were left out, with reasons.
-        unfinished: directories of cells that were begun and have no record.
+        unfinished: directories of cells that were begun but have no record.
         failed: those of `unfinished` whose last attempt failed; other processes may be working on the rest.
-        wanted: the current grid of cells; None if no run has written plan.json.
+        wanted: the cells that were planned most recently (plan.json); None if no run has written that file.
         plans: how long cells and runs were planned to take.
     """
 
@@ -79,7 +79,7 @@ class Records:
 
     @property
     def never_started(self) -> tuple[str, ...]:
-        """Directory names of the cells of the grid that have left nothing on disk."""
+        """Directory names of the planned cells that have left nothing on disk."""
         present = [record.directory for record in self.records] + [d.directory for d in self.damaged]
         return grid.never_started(self.wanted, [*present, *self.unfinished])
 
@@ -89,11 +89,12 @@ def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False)
 
     Args:
         directory: `results/<suite>`.
-        suite: the suite's name; the folder's name by default.
+        suite: the suite's name; None: the folder's name.
         rehearsals: whether records of a rehearsal are accepted; the caller must show them as such.
 
     Raises:
-        UserError: no such folder, a record from a newer version of the project, or records of a rehearsal.
+        UserError: there is no such folder, a record is from a newer version of the project, or records are of a
+            rehearsal and not accepted.
     """
     cells = directory / "cells"
     if not cells.is_dir():
@@ -133,8 +134,8 @@ def load(directory: Path, *, suite: str | None = None, rehearsals: bool = False)
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause Python's cyclic garbage collector. It would scan millions of new objects, which have no cycles, again and
-    again, and take as long as creating them."""
+    """Pause Python's cyclic garbage collector inside a `with` block. While records are read, it would scan millions of
+    new objects, which have no cycles, again and again, and take as long as creating them."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -149,6 +150,8 @@ def _check_rehearsals(rehearsed: Sequence[bool], directory: Path, *, allowed: bo
 
     Args:
         rehearsed: for each record, whether it is of a rehearsal.
+        directory: the study's folder, for the message.
+        allowed: whether a folder of a rehearsal alone is accepted.
     """
     if not any(rehearsed):
         return
@@ -161,12 +164,12 @@ def _check_rehearsals(rehearsed: Sequence[bool], directory: Path, *, allowed: bo
 
 
 def damaged_paths(study: Path, records: Records) -> dict[str, str]:
-    """Return the reason for every record of a study's folder that was left out, by the record's path."""
+    """Return path -> reason of every record in a study's folder that was left out."""
     return {str(study / "cells" / cell.directory / "record.json"): cell.reason for cell in records.damaged}
 
 
 def left_out(damaged: Mapping[str, str]) -> str:
-    """Return one line about the records that were left out; "" if there are none. `damaged`: reasons by path."""
+    """Return one line about the records that were left out; "" if there are none. `damaged`: path -> reason of each."""
     if not damaged:
         return ""
     named = [f"{path} ({reason.rstrip('.')})" for path, reason in damaged.items()]
@@ -182,7 +185,7 @@ def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
     part of the hash. The actual length of the warm-up is, because in an old revision it depended on the budgets.
 
     Args:
-        but_for: fields of the recipe that are ignored.
+        but_for: fields of the recipe that do not enter the hash.
     """
     defaults = {name: getattr(Recipe(), name) for name in but_for}
     cell = {k: v for k, v in to_json(record.cell).items() if k not in NOT_A_VARIANT}
@@ -195,7 +198,8 @@ def variant_of(record: Record, *, but_for: Sequence[str] = ()) -> str:
 
 
 def trained_as(record: Record) -> EffectiveRecipe:
-    """Return the recipe that a record's model was actually trained with, under the revision of its time."""
+    """Return the settings that a record's model was actually trained with, by the revision of the code that trained
+    it."""
     return effective_recipe(record.cell, revision=record.revisions.get("recipe", RECIPE_REVISION))
 
 
@@ -229,7 +233,8 @@ NUMBERS = (
 
 
 def horizon_table(records: Iterable[Record]) -> pd.DataFrame:
-    """Return a table with one row per (cell, horizon), ordered by directory and images seen.
+    """Return a table with one row per (cell, horizon), ordered by directory and images seen. A horizon is a budget at
+    which a cell was evaluated.
 
     Numbers are floats, because FLOP counts overflow 64-bit integers; missing ones are NaN. The column `recipe` holds a
     `Recipe`, `trained_as` an `EffectiveRecipe`, and `series` the displayed name of the variant.
@@ -241,8 +246,8 @@ def horizon_table(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def without(table: pd.DataFrame, directories: Set[str]) -> pd.DataFrame:
-    """Return a horizon table without some cells. The `series` names of the others are made again, as they may now be
-    shorter."""
+    """Return a horizon table without the cells in `directories`. The `series` names of the others are made again,
+    because they may now be shorter."""
     return _with_series(table[~table["directory"].isin(directories)].reset_index(drop=True))
 
 
@@ -297,8 +302,8 @@ def _horizon_rows(record: Record) -> list[dict[str, Any]]:
 
 
 def _with_series(table: pd.DataFrame) -> pd.DataFrame:
-    """Add the column `series`, the displayed name of a variant: its model, and what else distinguishes it from other
-    variants."""
+    """Return the table with a further column `series`, the displayed name of a variant: its model, and what else
+    distinguishes it from other variants."""
     variants = table.drop_duplicates("variant").set_index("variant")
     upstreams = _most_upstreams_on_an_axis(variants[variants["family"] != PIXELS])
     names: dict[str, str] = {}
@@ -310,8 +315,8 @@ def _with_series(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
-    """Return the largest number of upstream (pre-training) data sets on one axis. If it is 1, names of variants need
-    not contain the data set."""
+    """Return the largest number of pre-training sets on one axis (comparison of the study). If it is 1, names of
+    variants need not contain the data set."""
     sets: dict[str, set[str]] = {}
     for axes, data in zip(variants["axes"], variants["data"], strict=True):
         for axis in axes or ("",):
@@ -320,7 +325,8 @@ def _most_upstreams_on_an_axis(variants: pd.DataFrame) -> int:
 
 
 def _differences(variants: pd.DataFrame) -> dict[str, str]:
-    """Return how each variant of one model differs from the others, in its recipe or its images, e.g. "lr 0.003"."""
+    """Return variant -> how it differs from the other variants of the model, in its recipe or its images ("lr
+    0.003")."""
     fields = {
         variant: {**to_json(recipe), "images": str(content)[:8]}
         for variant, recipe, content in zip(variants.index, variants["recipe"], variants["content"], strict=True)
@@ -359,9 +365,10 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
     """Return a table with one row per score, in the order of the records. Names are categories in alphabetical order;
     missing numbers are NaN.
 
-    The column `measure` is the name of a `bench.core.measure.Measure`. `group` is the group of tasks that a score
-    belongs to, if its task has groups. `correct` holds which test images were right, and `resampled` a metric's values
-    in resamples of the test images; each is None if the record does not hold it.
+    The column `measure` is the text of a `bench.core.measure.Measure` (task, data set and metric), and `group` the
+    group of tasks that the score belongs to, missing if its task has no groups. `correct` holds which test images were
+    right, and `resampled` a metric's values in resamples of the test images; each is None if the record does not hold
+    it.
     """
     records = list(records)
     budgets = [
@@ -411,8 +418,9 @@ def score_table(records: Iterable[Record]) -> pd.DataFrame:
 
 
 def _of_scores(held: Sequence[Scores]) -> tuple[np.ndarray, list[Scored]]:
-    """Return what each score measures, as an index into a list of distinct `Scored`, and that list. Runs that are
-    evaluated alike share one object, which saves time."""
+    """Return the distinct `Scored` (what a score measures) as a list, and for each score its index in this list, as
+    (indices, list). Runs that were evaluated alike share one `Scores.of`, which is therefore looked up only once, to
+    save time."""
     known: dict[Scored, int] = {}
     places: dict[int, np.ndarray] = {}
     for scores in held:
@@ -427,15 +435,16 @@ def _joined(columns: Sequence[array[float]]) -> np.ndarray:
 
 
 def _categories(values: Iterable[str | None]) -> pd.Categorical:
-    """Return texts as a categorical; None is a missing value."""
+    """Return texts as a categorical column, whose categories are in alphabetical order; None becomes a missing
+    value."""
     known: dict[str | None, int] = {}
     codes_N = np.fromiter((known.setdefault(value, len(known)) for value in values), dtype=np.int32)
     return _category(codes_N, list(known))
 
 
 def _category(codes_N: np.ndarray, texts: Sequence[str | None]) -> pd.Categorical:
-    """Return texts, given as indices into a list (which may contain duplicates), as a categorical whose categories are
-    in alphabetical order."""
+    """Return N texts as a categorical column, whose categories are in alphabetical order. Text n is
+    `texts[codes_N[n]]`; `texts` may contain duplicates, and None for a missing value."""
     ordered = sorted({texts[code] for code in np.unique(codes_N) if texts[code] is not None})  # type: ignore[type-var]
     rank = {text: at for at, text in enumerate(ordered)}
     of_text = np.array([-1 if text is None else rank.get(text, -1) for text in texts], dtype=np.int32)
@@ -459,9 +468,13 @@ READ_OF_SCORES = (
 
 
 def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Samples]:
-    """Return the scores of complete cells as arrays of seeds × few-shot draws, for every variant, budget, measure and
-    number of shots. A second score of the same seed and draw is left out. If all draws used the same images, one is
-    kept."""
+    """Return (variant, images seen, score, shots) -> the scores of complete cells, as an array of seeds × few-shot
+    samples. A second score of the same seed and sample is left out. If all samples consist of the same images, only one
+    is kept.
+
+    Args:
+        horizons, scores: the tables from `horizon_table` and `score_table`.
+    """
     of_cell = ["directory", "images_seen", "variant", "seed", "family", "model"]
     texts = {"directory": scores["directory"].dtype, **dict.fromkeys(("variant", "family", "model"), "category")}
     cells = horizons.loc[horizons["status"] == "complete", of_cell].astype(texts)
@@ -511,11 +524,11 @@ def samples(horizons: pd.DataFrame, scores: pd.DataFrame) -> dict[SampleKey, Sam
 
 
 def _image_error(table: pd.DataFrame) -> np.ndarray:
-    """Return the standard error of each score from the finite test set: the recorded one, or for an accuracy the
-    binomial one, or else NaN.
+    """Return the standard error of each score in the table that is due to the finite test set: the recorded one;
+    without it the binomial one for an accuracy, NaN for another metric.
 
     For an accuracy it is at least that of half a mistake in the test set, because a test set without mistakes does not
-    rule them out. Here a group of images that belong together counts as one.
+    rule them out. For this limit, a group of images that belong together counts as one image.
     """
     recorded = table["stderr"].to_numpy()
     share = table["value"].where(table["metric"] == ACCURACY).to_numpy()
@@ -537,12 +550,15 @@ def _rectangle(
     trained: bool,
     **about: Any,
 ) -> Samples | None:
-    """Arrange scores as a complete array of seeds × draws. Draws that some seed lacks are dropped; if none would be
-    left, seeds that lack a draw are dropped instead. None if nothing is left.
+    """Arrange scores as a complete array of seeds × few-shot samples. Samples that some seed lacks are dropped; if none
+    would be left, seeds that lack a sample are dropped instead. Return None if nothing is left.
 
     Args:
-        value, correct, resamples, seeds, draws: one entry per score, sorted by seed and draw.
-        alike: whether all draws used the same images, so that one is enough.
+        value: the scores.
+        correct: for each score, which test images were right; None if that was not recorded.
+        resamples: for each score, its values in resamples of the test images; None if these were not recorded.
+        seeds, draws: seed and few-shot sample of each score; scores are sorted by these.
+        alike: whether all samples consist of the same images, so that one is enough.
         trained: False for raw pixels, which have no seeds.
         about: the other fields of `Samples`.
     """

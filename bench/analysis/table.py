@@ -1,5 +1,5 @@
-"""A table and its output formats: raw numbers as CSV, formatted text as Markdown and LaTeX (HTML is made elsewhere).
-Text from any source is escaped, so that it is harmless in each format."""
+"""Defines a table and its output formats: raw numbers as CSV, formatted text as Markdown and LaTeX (HTML is made
+elsewhere). Text from any source is escaped, so that it is harmless in each format."""
 
 from __future__ import annotations
 
@@ -54,10 +54,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        key: key of its value in a row.
-        heading: as printed.
+        key: key of the column's value in a row.
+        heading: the heading as printed.
         text: raw value -> formatted text.
-        numeric: whether it is aligned right.
+        numeric: whether the column is aligned right.
     """
 
     key: str
@@ -71,8 +71,12 @@ class Table:
     """A table of raw values. Accuracies are `Estimate`s, which CSV splits into value, low, high and sample sizes.
 
     Attributes:
-        best: whether the highest accuracy of each column, or of each row, is set in bold; None: neither. An estimate is
-            bold only if its whole interval is above every other one's.
+        name: name of the table's files.
+        title: the title as printed.
+        rows: for each row, key of a column -> value.
+        note: footnote; "" for none.
+        best: whether the highest accuracy of each column, or of each row, is set in bold; None: no bold. An estimate is
+            bold only if its whole interval is above the intervals of all others.
         csv_only: keys of columns that are written to CSV only.
     """
 
@@ -104,13 +108,13 @@ class Table:
 
     @property
     def says_something(self) -> bool:
-        """Whether any row has a value in a column that does not only name the row."""
+        """Whether any row has a value in a column other than those that name the row (`NAMING`)."""
         return any(row.get(c.key) is not None for row in self.rows for c in self.columns if c.key not in NAMING)
 
     @cached_property
     def displayed(self) -> tuple[Column, ...]:
-        """Columns in the order in which they are displayed, without those for CSV only. If estimates are compared
-        within columns, these columns follow directly after the names."""
+        """Columns in the order in which they are displayed, without those for CSV only. If bold marks the best estimate
+        of each column, columns of estimates follow directly after those that name the row."""
         columns = tuple(c for c in self.columns if c.key not in self.csv_only)
         if self.best != "column":
             return columns
@@ -122,8 +126,8 @@ class Table:
         return [[shown(column, row.get(column.key)) for column in self.displayed] for row in self.rows]
 
     def markdown(self, *, rows: int | None = None) -> str:
-        """Return a Markdown (pipe) table with title and footnote. If only the first `rows` are shown, the footnote says
-        so."""
+        """Return a Markdown (pipe) table with title and footnote. `rows`: the number of rows to show, which the
+        footnote then mentions; None: all."""
         lines = [
             "| " + " | ".join(markdown(c.heading) for c in self.displayed) + " |",
             "| " + " | ".join("---:" if c.numeric else ":---" for c in self.displayed) + " |",
@@ -138,7 +142,8 @@ class Table:
         return f"### {self.title}\n\n" + "\n".join(lines) + "\n" + (f"\n{' '.join(notes)}\n" if notes else "")
 
     def left_out(self, rows: int | None) -> str:
-        """Return a sentence that says that only the first `rows` are shown; "" if all are."""
+        """Return a sentence that says that only the first `rows` rows are shown; "" if these are all, or if `rows` is
+        None."""
         if rows is None or len(self.rows) <= rows:
             return ""
         return f"The first {rows:,} of {len(self.rows):,} rows; all are in tables/{self.name}.csv."
@@ -181,15 +186,15 @@ class Table:
 
 
 def shown(column: Column, value: Any) -> str:
-    """Return a value of a column as text; a dash for a missing value."""
+    """Return the text that stands for a value in a column; a dash for a missing value."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return words.MISSING
     return words.interval(value.value, value.low, value.high) if isinstance(value, Estimate) else column.text(value)
 
 
 def split(value: Any) -> list[Any]:
-    """Return the values of the CSV columns `ESTIMATE_ENDS` for an estimate. Any other value goes into the first of
-    them; the rest are empty."""
+    """Return an estimate as the values of its CSV columns (`ESTIMATE_ENDS`): value, ends of the interval, sample sizes,
+    sources of chance left out. Any other value goes into the first column, and the others are empty."""
     if not isinstance(value, Estimate):
         return [_raw(value), *[""] * (len(ESTIMATE_ENDS) - 1)]
     numbers = [_raw(float(number)) for number in (value.value, value.low, value.high)]
@@ -208,8 +213,8 @@ def _raw(value: Any) -> Any:
 
 
 def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Return a CSV file. Because names in it may come from anyone, text is changed so that a spreadsheet does not run
-    it as a formula, nor a terminal as an escape sequence."""
+    """Return the text of a CSV file. Because names in it may come from anyone, texts are changed so that a spreadsheet
+    does not run them as a formula, nor a terminal as an escape sequence."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows([_inert(value) for value in row] for row in (heads, *rows))
@@ -217,16 +222,16 @@ def csv_text(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def frame_csv(frame: pd.DataFrame, *, digits: int | None = None) -> str:
-    """Return a frame as CSV, without its index, with the safety measures of `csv_text`. `digits`: significant digits of
-    numbers; None: all."""
+    """Return a frame as CSV, without its index. Texts are changed as in `csv_text`, so that no program runs them.
+    `digits`: significant digits of numbers; None: all."""
     texts = frame.select_dtypes(exclude=["number", "bool"])
     made = frame.assign(**{name: [_inert(value) for value in texts[name]] for name in texts}).rename(columns=_inert)
     return made.to_csv(index=False, lineterminator="\n", float_format=f"%.{digits}g" if digits else None)
 
 
 def _inert(value: Any) -> Any:
-    """Return a value that is safe in a CSV file: text without control characters that does not begin like a formula,
-    unless it is a number."""
+    """Return a value that is safe in a CSV file. A text loses its control characters and, if it begins like a formula
+    and is not a number, gets an apostrophe in front; any other value is unchanged."""
     if not isinstance(value, str):
         return value
     text = clean(value)
@@ -234,8 +239,8 @@ def _inert(value: Any) -> Any:
 
 
 def clean(text: str) -> str:
-    """Return text without control characters (terminal escapes, changes of writing direction), except line feeds and
-    tabs."""
+    """Return text with control characters (terminal escapes, changes of writing direction) replaced by U+FFFD; line
+    feeds and tabs are kept."""
     return CONTROL.sub("\ufffd", text)
 
 

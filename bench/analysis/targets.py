@@ -1,8 +1,8 @@
 """Finds how much compute, or how many images, another run of a family needs to reach an accuracy, with an interval.
 
-If the family's best measured points pass the accuracy, the answer is interpolated between two of them, without a law.
-Otherwise it comes from the law, as in `vit-bench fit --reach`. A law is used beyond the data only as far as its
-extrapolation error is known, and the answer says how far beyond.
+If the family's best measured points pass the accuracy, the answer is interpolated between two of them, without a fitted
+law. Otherwise it comes from the law (error over compute or images), as in `vit-bench fit --reach`. A law is used beyond
+the data only as far as its extrapolation error is known, and the answer says how far beyond.
 """
 
 from __future__ import annotations
@@ -34,17 +34,20 @@ BELOW_RANGE = "below range"  # the target is reached below the smallest run, whe
 
 @dataclass(frozen=True, kw_only=True)
 class AccuracyTarget(Item, kind="Target"):
-    """A target accuracy, and how the answer was found.
+    """A target accuracy, and how it was found at which compute, or with how many images (x), a family reaches it.
 
     Attributes:
-        accuracy: 0 to 1.
+        accuracy: the target, 0 to 1.
         asked: range of x in which the law has points or a known extrapolation error.
-        between: x of the measured points between which the target is reached. The first is None if the smallest point
-            reaches it, both if none does.
-        lost: x of the largest point that does not reach the target although a smaller one does; None without one.
-        record: how far off the law was at about the distance of the upper end; None inside the data.
+        between: x of the two measured points between which the target is reached. The first is None if even the
+            smallest point reaches it; both are None if no point does.
+        lost: x of the largest point that does not reach the target although a smaller one does; None if there is no
+            such point.
+        record: how far off the law was, when it was fitted to less data, at about the distance of the interval's upper
+            end; None if that end is inside the data.
         measured: whether the answer is interpolated between measured points.
-        by_law: whether, in that case, the upper end of its interval comes from the law, being outside the points.
+        by_law: whether the law gives the upper end of the interval of such an answer, because that end is outside the
+            points.
     """
 
     accuracy: float
@@ -57,17 +60,21 @@ class AccuracyTarget(Item, kind="Target"):
 
 
 def targets(evidence: Evidence, name: str, axis: Axis) -> Iterator[Finding]:
-    """Yield the findings of the question `name` for every family and target: the targets that the user gave, or else
-    one that every family reached."""
+    """Yield a finding of the question `name` for every family and target accuracy: the targets that the user gave, or
+    else one that every family reached.
+
+    Args:
+        axis: whether compute or images are asked for.
+    """
     known = laws_of(evidence, axis)
     for target in evidence.targets or (reached_by_all(known),):
         yield from (needed_for(name, law, target) for law in known.values() if target is not None)
 
 
 def reached_by_all(laws: dict[str, Law]) -> float | None:
-    """Return a round target that every family passes: the smallest of the families' best accuracies, rounded down to a
-    multiple of 5 % or else of 1 %. None if some family has no point below that; an odd target such as 69.1 % would help
-    nobody."""
+    """Return a round target accuracy that every family passes: the smallest of the families' best accuracies, rounded
+    down to a multiple of 5 %, or of 1 % if some family has no point below that. None if some family has no point below
+    either; an odd target such as 69.1 % would help nobody."""
     if not laws:
         return None
     least = min(1 - float(law.frontier[1].min()) for law in laws.values())
@@ -77,8 +84,8 @@ def reached_by_all(laws: dict[str, Law]) -> float | None:
 
 
 def needed_for(question: str, law: Law, accuracy: float) -> Finding:
-    """Return the finding on how much compute, or how many images, another run of the law's family needs to reach
-    `accuracy` (0..1)."""
+    """Return the finding of a question on how much compute, or how many images, another run of the law's family needs
+    to reach `accuracy` (0..1)."""
     ends = reached(law.forecast.grid, law.on_grid, 1 - accuracy)
     target, most = _target(law, accuracy), law.range[1]
     finding = partial(law_finding(question, law), **X_QUANTITY[law.axis])
@@ -112,8 +119,9 @@ def needed_for(question: str, law: Law, accuracy: float) -> Finding:
 
 
 def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
-    """Return the x at which the target is passed, interpolated between measured points of the frontier; None if no two
-    of them pass it, or if a larger point does not reach it again.
+    """Return the x (compute or images) at which the target is passed, interpolated between measured points of the
+    frontier, with its interval. None if the target is not between two points, or if a larger point falls short of it
+    again.
 
     Errors are interpolated linearly in log-log coordinates. The ends of the interval are where the lines through the
     ends of the points' intervals (for one more run) reach the target; 0 or infinite outside the measured range.
@@ -136,8 +144,8 @@ def passed(law: Law, target: AccuracyTarget) -> Inverse | None:
 
 
 def _deviation_at(law: Law, x: float) -> list[Item]:
-    """Return a `LawDeviation` if the law deviates from its group means by more than their noise: over all of them (the
-    lack-of-fit test fails), or else at one next to x. [] if it does not."""
+    """Return a `LawDeviation` if the law deviates from its group means (means over seeds at one x) by more than their
+    noise: over all of them (the lack-of-fit test fails), or at one that is next to `x`. [] if it does not."""
     if law.lack_of_fit is None or law.lack_of_fit.fails:
         return deviation((law.family,), law.lack_of_fit)
     means = law.group_means
@@ -150,7 +158,7 @@ def _deviation_at(law: Law, x: float) -> list[Item]:
 
 
 def _target(law: Law, accuracy: float) -> AccuracyTarget:
-    """Return the target with the measured points that reach it."""
+    """Return the target `accuracy` with the measured points between which it is reached."""
     means = law.group_means
     target = AccuracyTarget(accuracy=accuracy, asked=(law.range[0], float(law.forecast.grid[-1])))
     good = np.flatnonzero(means.error <= 1 - accuracy)

@@ -1,4 +1,5 @@
-"""Means over the task groups of a benchmark (VTAB: natural, specialised, structured), and over all its tasks."""
+"""Computes means over the task groups of a benchmark (VTAB: natural, specialised, structured), and over all its
+tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ GROUP_ORDER = ("natural", "specialised", "structured")
 
 
 def groups_of(evidence: Evidence) -> dict[str, tuple[str, ...]]:
-    """Return the measures of each group of tasks, sorted by name; {} if no score belongs to a group."""
+    """Return name of a group of tasks -> names of its scores, sorted; {} if no score belongs to a group."""
     named = evidence.scores[["group", "measure"]].dropna(subset="group").drop_duplicates()
     pairs = zip(named["group"].map(str), named["measure"].map(str), strict=True)
     members = by_key((group, measure) for group, measure in pairs if measure in evidence.measures)
@@ -21,10 +22,10 @@ def groups_of(evidence: Evidence) -> dict[str, tuple[str, ...]]:
 
 
 def means(evidence: Evidence, measures: Sequence[str]) -> dict[PointKey, Estimate]:
-    """Return the unweighted mean over tasks at every trained point that was scored on all of them.
+    """Return the unweighted mean of the scores `measures` at every trained point that has all of them.
 
-    The mean is taken for each seed, so that noise that tasks share is kept. The points' variances between seeds are
-    shrunk towards each other (`bench.stats.moderated`).
+    The mean is taken for each seed, so that noise that tasks share is kept. Variances between seeds are shrunk towards
+    those of the other points (`bench.stats.moderated`).
     """
     samples: dict[PointKey, Samples] = {}
     for point in evidence.points.values():

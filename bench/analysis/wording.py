@@ -1,4 +1,5 @@
-"""Words that questions share: for estimates with intervals, trends, values on an axis, and reasons."""
+"""Puts into words what findings of several questions have in common: estimates with intervals, trends, values on an
+axis, and reasons."""
 
 from __future__ import annotations
 
@@ -49,11 +50,11 @@ class Number:
     """A number as it is printed.
 
     Attributes:
-        text: the estimate with its interval, or the trend; "" without either.
+        text: the estimate with its interval, or else the trend; "" if there is neither.
         short: the same for a narrow console.
         magnitude: the estimate before rounding; None for a trend.
-        head: the estimate alone, without its unit.
-        unit: unit of the estimate.
+        head: the estimate alone, without its unit; "" for a trend.
+        unit: unit of the estimate; "" for none.
     """
 
     text: str = ""
@@ -64,14 +65,21 @@ class Number:
 
 
 def shown(magnitude: float, head: str, unit: str, interval: str) -> Number:
-    """Return an estimate with its unit and its interval in brackets."""
+    """Return an estimate as it is printed, with its unit and its interval.
+
+    Args:
+        magnitude: the estimate before rounding.
+        head: the estimate as text, without its unit.
+        interval: the interval in brackets; "" for none.
+    """
     words = " ".join(part for part in (head, unit) if part)
     text = phrase(words, " " if words and interval else "", Interval(interval))
     return Number(text=text, short=text, magnitude=magnitude, head=head, unit=unit)
 
 
 def number(f: Finding) -> Number:
-    """Return a finding's estimate with its interval; without an estimate, its trend from end to end."""
+    """Return a finding's estimate as it is printed, with its interval; if it has no estimate, the first and the last
+    value of its trend."""
     value, low, high = f.estimate, f.low, f.high
     if value is None:
         text = trend(f)
@@ -94,36 +102,40 @@ def number(f: Finding) -> Number:
 
 
 def share(value: float, low: float | None, high: float | None) -> Number:
-    """Return a difference of accuracies in percentage points."""
+    """Return a difference of accuracies (0.01 is one point) as it is printed, in percentage points, with its interval;
+    without one if an end is None."""
     interval = "" if low is None or high is None else f"[{signed(low)}, {signed(high)}]"
     return shown(value, signed(value), "points", interval)
 
 
 def trend(f: Finding) -> str:
-    """Return a finding's trend in words: "+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" without a trend."""
+    """Return a finding's trend in words, such as "+31.0 → −1.4 points from 21.2 GFLOPs to 444 GFLOPs"; "" if it has
+    none."""
     if len(f.trend) < 2:
         return ""
     return f"{ends(f)} from {between(f, f.trend[0].x, f.trend[-1].x, 'to')}"
 
 
 def ends(f: Finding) -> str:
-    """Return the first and the last value of a finding's trend: "+31.0 → −1.4 points"."""
+    """Return the first and the last value of a finding's trend, such as "+31.0 → −1.4 points", as text."""
     return f"{signed(f.trend[0].estimate)} → {signed(f.trend[-1].estimate)} points"
 
 
 def between(f: Finding, low: float | None, high: float | None, joint: str) -> str:
-    """Return two values of x with `joint` between them; a common unit is written once."""
+    """Return two values on the x axis of a finding as text, with the word `joint` between them; a unit that they share
+    is written once."""
     both = [end for end in (low, high) if end is not None]
     return span(_number_of_x(f, low, both), _number_of_x(f, high, both), joint)
 
 
 def place(f: Finding, x: float | None) -> str:
-    """Return a value of x with its unit, the same unit for all values of a trend."""
+    """Return a value on the x axis of a finding as text, with its unit; all values of one trend get the same unit."""
     return " ".join(_number_of_x(f, x, [point.x for point in f.trend]))
 
 
 def _number_of_x(f: Finding, x: float | None, beside: Sequence[float]) -> tuple[str, ...]:
-    """Return a value of x and its unit. `beside`: values that must get the same unit."""
+    """Return a value on the x axis of a finding, and its unit, as two texts; only a dash for None. `beside`: further
+    values that must get the same unit."""
     if x is None:
         return ("–",)
     if f.axis == Axis.ACCURACY:
@@ -132,7 +144,12 @@ def _number_of_x(f: Finding, x: float | None, beside: Sequence[float]) -> tuple[
 
 
 def bracket(low: float | None, high: float | None, show: Callable[[float], str]) -> Interval:
-    """Return an interval in brackets; an open end becomes "at least" or "at most". "" if both ends are None."""
+    """Return an interval in brackets. If one end is None, it reads "at least" or "at most" the other; if both are, it
+    is empty.
+
+    Args:
+        show: an end -> its text.
+    """
     if high is None:
         return Interval("" if low is None else f"[at least {show(low)}]")
     return Interval(f"[at most {show(high)}]" if low is None else f"[{show(low)}, {show(high)}]")
@@ -146,31 +163,32 @@ def or_nan(value: float | None) -> float:
 
 
 def subject(f: Finding) -> str:
-    """Return the families, models or settings that a finding is about: "ViT vs ResNet"."""
+    """Return the families, models or settings that a finding is about ("ViT vs ResNet")."""
     return " vs ".join(name.capitalize() if name == ALL_MODELS else name for name in f.subject)
 
 
 def measure(f: Finding) -> str:
-    """Return the words that follow a finding's label if it is about another measure than the headline; "" otherwise."""
+    """Return the words that follow the label of a finding that is not about the main tasks, such as ", pre-training
+    set"; "" for the main tasks."""
     return MEASURES.get(f.measure, "")
 
 
 def first(f: Finding, kind: type[T]) -> T | None:
-    """Return the first item of a class in a finding's evidence; None without one."""
+    """Return the first item of the class `kind` in a finding's evidence; None if there is none."""
     return next((item for item in f.evidence if isinstance(item, kind)), None)
 
 
 def every(f: Finding, kind: type[T]) -> list[T]:
-    """Return all items of a class in a finding's evidence."""
+    """Return all items of the class `kind` in a finding's evidence."""
     return [item for item in f.evidence if isinstance(item, kind)]
 
 
 def differences(f: Finding, *, contrast: str = "", x: str = "images seen") -> list[str]:
-    """Return sentences on the differences behind a mean: how many models differ beyond their own interval, and the
-    differences on single tasks.
+    """Return sentences on the differences behind a mean: how many models differ by more than their own interval, and
+    the differences on single tasks.
 
     Args:
-        contrast: only differences from this contrast are used; "": all.
+        contrast: what models are compared with in the differences to use, such as "untrained"; "": all differences.
         x: what `Difference.from_x` and `to_x` are, in words.
     """
     compared = [d for d in every(f, Difference) if contrast in ("", d.contrast)]
@@ -195,8 +213,8 @@ def differences(f: Finding, *, contrast: str = "", x: str = "images seen") -> li
 
 
 def size(value: float, low: float | None, high: float | None) -> str:
-    """Return the absolute value of a difference of accuracies, with its interval: "3.1 points [1.0, 5.2]". The words
-    before it must express the sign."""
+    """Return the absolute value of a difference of accuracies with its interval, such as "3.1 points [1.0, 5.2]". Words
+    before this text must express the sign."""
     turned = -1.0 if value < 0 else 1.0
     ends = sorted(turned * end for end in (low, high) if end is not None)
     interval = f"[{', '.join(f'{100 * end:.1f}'.replace('-', '−') for end in ends)}]" if len(ends) == 2 else ""
@@ -204,19 +222,25 @@ def size(value: float, low: float | None, high: float | None) -> str:
 
 
 def amount(f: Finding) -> str:
-    """Return the absolute value of the difference that a finding estimates, with its interval: "3.1 points [1.0,
-    5.2]"."""
+    """Return the absolute value of the difference that a finding estimates, with its interval ("3.1 points [1.0,
+    5.2]")."""
     return size(or_nan(f.estimate), f.low, f.high)
 
 
 def other(f: Finding) -> str:
-    """Return the member of a pair that is not the leader."""
+    """Return the first name in a finding's subject that is not its leader: in a pair, the side that is behind."""
     return next((name for name in f.subject if name != f.leader), "the other")
 
 
 def effect(f: Finding, cause: str, *, gives: str, costs: str, tail: str = "") -> str:
-    """Return a sentence about a cause that increases or decreases accuracy: "Longer training gives ViT 3.1 points [1.0,
-    5.2]". `gives` and `costs`: the verbs for the two cases."""
+    """Return a sentence about a cause that increases or decreases accuracy ("Longer training gives ViT 3.1 points [1.0,
+    5.2]").
+
+    Args:
+        cause: the cause, as the sentence's subject.
+        gives, costs: the verb if the cause increases accuracy, and if it decreases it.
+        tail: text at the end of the sentence.
+    """
     return phrase(f"{cause} {gives if or_nan(f.estimate) >= 0 else costs} {subject(f)} ", amount(f), tail)
 
 
@@ -235,7 +259,7 @@ def _throughout(f: Finding) -> str:
 
 
 def _deviation(item: LawDeviation) -> str:
-    """Return a sentence that says where a law misses its points."""
+    """Return a sentence that says by how much a law misses a measured point."""
     p = "" if item.p is None else " (p < 0.001)" if item.p < 0.001 else f" (p = {significant(item.p, 2)})"
     who = f"Lack of fit of {item.families[0]}'s law" if len(item.families) == 1 else "Lack of fit of the shared law"
     missed = f"error {percent(item.predicted)} % predicted, {percent(item.observed)} % measured{p}"
@@ -243,8 +267,8 @@ def _deviation(item: LawDeviation) -> str:
 
 
 def begins(f: Finding) -> str:
-    """Return the reason why a comparison begins where it does: "below 85 GFLOPs ResNet has not begun to learn"; "" if
-    nothing is left out."""
+    """Return a text that says why a comparison begins above the smallest compute ("below 85 GFLOPs ResNet has not begun
+    to learn"); "" if it does not."""
     late = first(f, BeginsLater)
     if late is None:
         return ""
@@ -253,7 +277,7 @@ def begins(f: Finding) -> str:
 
 
 def below_pixels(f: Finding) -> list[str]:
-    """Return texts that say which families of a trend are below raw pixels, and where."""
+    """Return a text for each family of a trend that is less accurate than raw pixels somewhere; the text says where."""
     said = []
     for name in f.subject:
         places = [p.x for p in f.trend if name in p.below]
@@ -293,7 +317,7 @@ REASONS: Mapping[str, Sentence] = {
 
 def _narrower(f: Finding) -> str:
     """Return a sentence that says by what factor the interval would have to shrink to decide the question, if the
-    estimate stayed the same."""
+    estimate stayed as it is."""
     if f.estimate is None or f.low is None or f.high is None or not f.estimate - (f.unit == Unit.TIMES):
         return "It takes a narrower interval: more seeds, few-shot samples or test images."
     off = abs(f.estimate - (f.unit == Unit.TIMES))

@@ -14,8 +14,8 @@ STATED = (2.0, 4.0)  # range of the factor that the paper states: times less com
 
 
 def stated(finding: Finding) -> Stated | None:
-    """Return how the factor that the paper states compares with the finding's interval; None if the finding has
-    none."""
+    """Return how the factor that the ViT paper states (2 to 4 times less compute) compares with a finding's estimate
+    and interval; None if the finding has none, or its verdict is not YES."""
     if finding.verdict != Verdict.YES or finding.estimate is None or finding.low is None or finding.high is None:
         return None
     if STATED[0] <= finding.estimate <= STATED[1]:

@@ -15,7 +15,8 @@ HERE = Path(__file__)
 
 
 class OldNames:
-    """Finds `bench.NAME` where `bench/commands/NAME.py`, or a guest's, is a command."""
+    """A module finder that finds this file under the name `bench.NAME`, the old name of a command. The command is now
+    `bench/commands/NAME.py`, or NAME.py in the folder commands/ of another package of bench."""
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> ModuleSpec | None:

@@ -27,11 +27,18 @@ CHECKED_IMAGES = 8  # images on which timm's own network must give the same logi
 
 
 def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> str:
-    """Write the file of the exported model. Return a sentence that describes it.
+    """Write the best adapted model of a study to one file, which timm alone loads. Return a sentence that describes the
+    file. If the best classifier is not linear, the same model's linear one is exported.
+
+    Args:
+        study: the study's folder.
+        suite: name of the suite that the study ran.
+        path: the file.
+        data_root: folder with data sets that are not installed; None: the study's.
 
     Raises:
-        UserError: the study has no adapted model, or adapted models for several data sets; timm alone cannot make the
-            network; images or weights are no longer those of the study.
+        UserError: the study has no adapted model, or adapted models for several data sets; the best model has no linear
+            classifier; timm alone cannot make the network; images or weights are no longer those of the study.
     """
     evidence = measured(study, suite, None)[0]
     every = adapted(evidence)
@@ -68,10 +75,13 @@ def export(study: Path, *, suite: str, path: Path, data_root: Path | None) -> st
 
 
 def _made(record: Any, way: str, *, root: Path | None, tested: str | None) -> tuple[dict[str, Any], np.ndarray]:
-    """Return the contents of the file, and which test images its classifier gets right, (M,) bool.
+    """Return the contents of the exported file, and which test images its classifier gets right, (M,) bool.
 
     Args:
-        tested: content hash of the study's test images, where it is known.
+        record: the record of the cell (training run) that adapted the model.
+        way: how its classifier was fitted, a key of `adapt.HEADS`: "ridge" or "logistic".
+        root: folder with data sets that are not installed.
+        tested: content hash of the study's test images; None if the record does not state it.
     """
     import timm
     import torch

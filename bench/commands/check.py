@@ -45,7 +45,7 @@ UNCHECKED = ("family", "command", "quoted source")  # a family is checked by its
 KINDS = {kind.replace(" ", "-"): kind for kind in registry.SUBFOLDERS if kind not in UNCHECKED}
 CHECKED_TEST_IMAGES = 200
 FIRST_IMAGES = 1_000  # images of a split that are searched for one that is not blank
-LONG_JOB = 60.0  # seconds; a job that expects to take longer for a cell is not tried
+LONG_JOB = 60.0  # seconds; a job that expects to take longer for a cell (a training run) is not tried
 MADE_TWICE = 2e9  # bytes of decoded images up to which a data set is made a second time
 
 
@@ -116,10 +116,11 @@ def main(argv: list[str] | None = None) -> int:
 
 def checked(kind: str, name: str, options: CheckOptions = DEFAULTS) -> Iterator[CheckedRequirement]:
     """Check the requirements of an extension one after the other, and yield each outcome. Stop at the first gate (a
-    requirement that all further ones rest on) that is not met.
+    requirement without which nothing further can be checked) that is not met.
 
     Args:
-        kind: a key of CHECKS.
+        kind: kind of the extension, a key of `CHECKS`.
+        name: name of the extension.
     """
     unmet: set[str] = set()
     for required in CHECKS[kind](name, options):
@@ -142,14 +143,15 @@ def checked(kind: str, name: str, options: CheckOptions = DEFAULTS) -> Iterator[
 
 @cache
 def _evidence(study: Path) -> Evidence:
-    """Return the evidence of a study, as its report computes it from the records."""
+    """Return the evidence of a study (its records, and the choices by which they are analysed), as its report computes
+    it. `study`: the study's folder."""
     from bench.analysis import lr_sweep, study_data
 
     return lr_sweep.of_chosen(study_data.load(study))
 
 
 def _tried_on(options: CheckOptions) -> Evidence:
-    """Return the evidence that a figure or question is tried on.
+    """Return the evidence (analysed records) of the study on which a figure or question is tried.
 
     Raises:
         Limited: no study was named.
@@ -160,10 +162,10 @@ def _tried_on(options: CheckOptions) -> Evidence:
 
 
 def meanings(name: str) -> list[tuple[str, str]]:
-    """Return (kind, name) of every extension that a name may refer to.
+    """Return (kind, name) of every extension that `name` may refer to. `name` may begin with a kind ("task:centroid").
 
     Raises:
-        UserError: nothing has this name, or only something that cannot be checked.
+        UserError: nothing has this name, or only something of a kind that has no requirements to check.
     """
     prefix, _, rest = name.partition(":")
     if prefix == "recipe" and rest:
@@ -189,8 +191,8 @@ def meanings(name: str) -> list[tuple[str, str]]:
 
 
 def check_data(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of a data set: it is described, is loaded, is the same every time, and has no image in
-    both splits."""
+    """Return the requirements of a data set: it is described, is on this machine, is loaded, is the same every time,
+    and has no image in both splits."""
     import numpy as np
 
     from bench.data.data_set import Kind
@@ -277,7 +279,8 @@ def check_data(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_task(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of a task: its interface, its scores with raw pixels as features, and its plan."""
+    """Return the requirements of a task: its interface, its scores with raw pixels as features (which must repeat), and
+    its forecast of the number of images that go through the network."""
     import inspect
 
     import numpy as np
@@ -342,7 +345,8 @@ def check_task(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of a suite: what it asks, its figures, and its cells at scale `cpu`."""
+    """Return the requirements of a suite: it is loaded, its figures exist, it has cells (training runs) at scale
+    `cpu`, these evaluate its main tasks, and it follows options such as --models."""
     from bench.study import suite as suites
 
     made: dict[str, Any] = {}
@@ -395,7 +399,8 @@ def check_suite(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_figure(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of a figure: it is drawn from a study's records, and drawn alike a second time."""
+    """Return the requirements of a figure: it has a title, is drawn from a study's records, and is the same when it is
+    drawn again."""
     from bench.report.figures.figure import NothingToDraw, render
 
     figure = registry.load("figure", name)
@@ -429,7 +434,8 @@ def check_figure(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_question(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of a question: it has texts, and its findings on a study can be put into words."""
+    """Return the requirements of a question about a study: it has texts, and its findings on a study can be put into
+    words."""
     from bench.analysis import question as questions
 
     question = questions.load(name)
@@ -462,8 +468,8 @@ def check_question(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of a job: its interface, its forecast of a cell's time, and its result for one cell on a
-    CPU."""
+    """Return the requirements of a job, which is what a worker does with a cell (a training run): its interface, its
+    forecast of a cell's time, and its result for one cell on a CPU."""
     import inspect
 
     from bench.execute.jobs.job import Job, JobContext
@@ -522,7 +528,7 @@ def check_job(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_recipe(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of the training recipe of a published checkpoint.
+    """Return the requirements of the training recipe of a published checkpoint. `name`: the checkpoint's name.
 
     Raises:
         UserError: no installed source of published numbers has recipes.

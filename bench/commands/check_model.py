@@ -17,8 +17,8 @@ FEATURES = "has features, logits and a classifier"
 
 
 def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
-    """Yield the requirements of a model at one image size: that it is found, built, gives features and logits, is
-    counted, trained, saved and fine-tuned."""
+    """Yield the requirements of a model at one image size: it can be found and built, gives features and logits, its
+    MACs can be counted, and it can be trained, saved and fine-tuned."""
     import torch
     from torch.nn import functional as F
 
@@ -37,8 +37,8 @@ def check_model(name: str, options: CheckOptions) -> Iterator[Requirement]:
         return registry.build_model(name, **sizes)
 
     def outputs(model: Any) -> Any:
-        """Return logits and targets: the labels, or what a self-supervised network derives from the images. The random
-        numbers are the same in every call."""
+        """Return (logits, targets) for the images `x_BCHW`. The targets are the labels, or what a self-supervised
+        network derives from the images. The random numbers are the same in every call."""
         torch.manual_seed(0)
         output = model(x_BCHW)
         return output if isinstance(output, tuple) else (output, labels_B)

@@ -19,7 +19,9 @@ FEW_NAMES = 3  # how many names are tried of a file that stands for many parts
 
 
 def _tried(kind: str, name: str) -> list[Recipe]:
-    """Return recipes that use the part: one, or one for each of the first names where its file stands for several."""
+    """Return recipes on which a part is tried: one recipe that uses it or, if its file stands for several parts (such
+    as a library's optimizers), one for each of the first `FEW_NAMES` of them. `kind`: "optimizer", "loss",
+    "augmentation" or "schedule"."""
     part = registry.load(kind, name)
     offered = () if part.names is None or ":" in name else part.names()[:FEW_NAMES]
     names = [f"{name}:{each}" for each in offered] or [name]
@@ -74,8 +76,8 @@ def check_optimizer(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_loss(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of a loss: it is a mean over the batch, and the same for class numbers as for one-hot
-    targets."""
+    """Return the requirements of a loss: it is a mean over the batch, and has the same value for targets given as class
+    numbers and as one-hot vectors."""
 
     def is_mean() -> str:
         import torch
@@ -95,7 +97,8 @@ def check_loss(name: str, options: CheckOptions) -> Iterable[Requirement]:
 
 
 def check_augmentation(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of an augmentation: equal random numbers give equal images, which keep shape and type."""
+    """Return the requirements of an augmentation: equal random numbers give equal images, images keep shape and type,
+    and the mixed shares of classes add up to 1."""
 
     def repeats() -> str:
         import numpy as np
@@ -129,7 +132,7 @@ def check_augmentation(name: str, options: CheckOptions) -> Iterable[Requirement
 
 
 def check_schedule(name: str, options: CheckOptions) -> Iterable[Requirement]:
-    """Return the requirements of a schedule: a learning rate from 0 to 10 times the recipe's at each step."""
+    """Return the requirements of a schedule: at each step, it gives a learning rate from 0 to 10 times the recipe's."""
 
     def rates() -> str:
         from bench.train.schedule import learning_rate, segments, warmup_steps

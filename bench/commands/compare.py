@@ -60,8 +60,14 @@ VERDICT_WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
-    """One side of a comparison. `name`: as the user gave it. `kind`: "folder", "model", "family" or "commit".
-    `damaged`: path -> reason, for records of the searched studies that cannot be read and are left out."""
+    """One side of a comparison.
+
+    Attributes:
+        name: the side's name, as the user gave it.
+        kind: what it names: "folder", "model", "family" or "commit".
+        records: the side's records.
+        damaged: path -> reason, for records of the searched studies that cannot be read and are left out.
+    """
 
     name: str
     kind: str
@@ -71,7 +77,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Compared(Shown):
-    """A comparison of two sides, B minus A. As text it reads as `vit-bench compare` prints it.
+    """A comparison of two sides, B minus A. str() of it is the text that `vit-bench compare` prints.
 
     Attributes:
         a, b: the two sides.
@@ -84,24 +90,26 @@ class Compared(Shown):
 
     @property
     def verdict(self) -> str:
-        """ "better" or "worse" (B than A), "no difference", "equal", or "order changes"."""
+        """ "better" or "worse" (B than A), "no difference" (none could be seen), "equal" (all scores are equal), or
+        "order changes" (with compute)."""
         return self.found.verdict
 
     @property
     def average(self) -> TaskDifference:
-        """The difference averaged over the tasks that decide."""
+        """The difference averaged over the tasks that decide: the study's main tasks or, if it has none, all tasks
+        except pre-training accuracy."""
         return self.found.average
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """Names of the tasks that are averaged."""
+        """Names of the tasks over which `average` is taken."""
         return tuple(task.task for task in self.found.tasks)
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """A table with one row per averaged task, their average, each further task, and the average at every level of
-        compute. Accuracies, their difference (`estimate`) and its interval (`low`, `high`) are fractions.
-        `train_flops` is missing in rows over all compute."""
+        """A table with rows for each averaged task, for their average, for each further task, and for the average at
+        every level of compute (`train_flops`, which is missing in the other rows). Accuracies (`a`, `b`), their
+        difference (`estimate`) and its interval (`low`, `high`) are fractions."""
         import pandas as pd
 
         rows: list[tuple[str, float | None, TaskDifference]] = [("task", None, task) for task in self.found.tasks]
@@ -119,7 +127,7 @@ class Compared(Shown):
         """Draw the differences with their intervals, by task and by compute.
 
         Args:
-            path: path of the PNG; None: in a folder for temporary files.
+            path: path of the PNG file; None: it is written to a folder for temporary files.
 
         Raises:
             UserError: the file cannot be written.
@@ -171,10 +179,13 @@ def main(argv: list[str] | None = None) -> int:
 def compare(
     a: str, b: str, *, suite: str | None = None, results: Path = Path("results"), at: str | None = None
 ) -> Compared:
-    """Find both sides and compare them.
+    """Find two sides, a and b, and compare them, b minus a.
 
     Args:
-        at: what is equal when two models are compared, "compute" or "images"; None: compute.
+        a, b: each a folder of a study, "hub:ORG/NAME", or the name of a model, family or commit in the studies.
+        suite: name of the only study to search for names; None: all studies in `results`.
+        results: folder with studies.
+        at: what is equal when two models are compared: training "compute", or "images" seen; None: compute.
 
     Raises:
         UserError: a side is not known, the sides have nothing in common, or `at` does not apply to them.
@@ -226,7 +237,7 @@ def _is_study(name: str) -> bool:
 
 
 def study_of(path: Path) -> Records:
-    """Read the records of a study's folder, under the name of the suite that the study ran."""
+    """Return the records in the study's folder `path`, with the name of the suite that the study ran."""
     from bench.analysis import study_data
 
     return study_data.load(path, suite=index.suite_of(path))
@@ -273,10 +284,11 @@ def _damaged(studies: Studies) -> dict[str, str]:
 
 
 def _studies(suite: str | None, results: Path) -> dict[Path, Records]:
-    """Read the named study, or all of the folder `results` (without rehearsals): path -> records.
+    """Read the study named `suite` in the folder `results`, or with None all studies there except rehearsals. Return
+    path of a study -> its records.
 
     Raises:
-        UserError: there is no such study, or none at all.
+        UserError: there is no study of this name, or none at all.
     """
     names = [suite] if suite else [name for name in index.named(results) if not grid.is_rehearsal(results / name)]
     if suite and suite not in index.named(results):
@@ -287,10 +299,10 @@ def _studies(suite: str | None, results: Path) -> dict[Path, Records]:
 
 
 def _of_both(studies: Studies, a: str, b: str) -> Studies:
-    """Return the only study that has both models or families, or all studies where none has both.
+    """Return the only study that has records of both a and b, names of models or families; all studies if none has.
 
     Raises:
-        UserError: several studies have both.
+        UserError: several studies have records of both.
     """
     has = [
         path
@@ -303,8 +315,8 @@ def _of_both(studies: Studies, a: str, b: str) -> Studies:
 
 
 def _evidence(studies: Studies) -> Evidence:
-    """Return the evidence of all records, as a report computes it: judged by the headline tasks of the suite that the
-    first study ran."""
+    """Return the evidence (records with the choices for their analysis) of all studies, as a report computes it. Models
+    are judged by the headline tasks (whose mean is a model's score) of the suite that the first study ran."""
     from bench.analysis import lr_sweep
 
     first, *others = studies.values()
@@ -319,8 +331,8 @@ def _evidence(studies: Studies) -> Evidence:
 
 
 def _commit(name: str) -> str:
-    """Return the hash of a commit, branch or tag, as git in the working directory knows it. What git does not know is
-    returned as it is if it looks like a hash, else as ""."""
+    """Return the hash of a commit, branch or tag, from git in the working directory. A name that git does not know is
+    returned as it is if it looks like a hash; otherwise "" is returned."""
     try:
         done = subprocess.run(
             ["git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"],
@@ -339,7 +351,7 @@ def _commit(name: str) -> str:
 
 
 def lines(made: Compared) -> list[str]:
-    """Return the comparison as lines of text."""
+    """Return the comparison as lines of text, with a table of the differences by task."""
     sides, average = made.found, made.average
     text = [f"A: {_who(made.a)}", f"B: {_who(made.b)}", f"Compared at {_equal(sides)}.", ""]
     head = ("task", "A", "B", "B - A", f"{average.level:.0%} interval", "detectable", "")
@@ -404,8 +416,8 @@ def verdict_text(sides: SideBySide) -> str:
 
 
 def _along(sides: SideBySide) -> str:
-    """Return the verdicts from the least compute to the most, such as "worse at 16.5 to 66 GFLOPs, no difference at 132
-    GFLOPs"."""
+    """Return in words the verdict at every level of compute, from the least to the most: "worse at 16.5 to 66 GFLOPs,
+    no difference at 132 GFLOPs"."""
     parts = []
     for verdict, group in groupby(sides.budgets, key=lambda budget: budget.contrast.verdict):
         at = [budget.train_flops for budget in group]
@@ -414,7 +426,8 @@ def _along(sides: SideBySide) -> str:
 
 
 def _equal(sides: SideBySide, *, short: bool = False) -> str:
-    """Return in words what is equal on both sides (compute, images seen or the runs), with its range."""
+    """Return in words what is equal on both sides (compute, images seen, or the runs with their images seen), with its
+    range. `short`: for use in a sentence."""
     low, high = sides.span
     seen = f"{count(low)} to {count(high)} images seen" if low < high else f"{count(high)} images seen"
     if sides.at == "compute":
@@ -425,13 +438,14 @@ def _equal(sides: SideBySide, *, short: bool = False) -> str:
 
 
 def _stand_ins(made: Compared, a: str, b: str) -> str:
-    """Return in words which model represents each side that is a family; "" where no side is."""
+    """Return in words which model represents each side that is a family; "" if neither side is one. `a`, `b`: the
+    models of the two sides at one level of compute."""
     named = [model for side, model in ((made.a, a), (made.b, b)) if side.kind == "family"]
     return f"({', '.join(named)})" if named else ""
 
 
 def left_out(made: Compared) -> str:
-    """Return one line that names damaged records; "" where there are none."""
+    """Return one line that names the damaged records that were left out; "" without any."""
     from bench.analysis import study_data
 
     return study_data.left_out({**made.a.damaged, **made.b.damaged})

@@ -38,14 +38,19 @@ examples:
 
 
 def markdown(sections: dict[str, list[CheckResult]], facts: dict[str, Any]) -> str:
-    """Return the results as Markdown: the machine that was checked, and the table of checks."""
+    """Return the results as Markdown: the machine that was checked, and a table with a row per result.
+
+    Args:
+        sections: name of a check -> its results.
+        facts: what is known about the machine, by name.
+    """
     where = ", ".join(f"{key} {value}" for key, value in facts.items() if value is not None)
     rows = [f"| {line.check} | {line.value} | {line.limit} | {line.outcome} |" for s in sections.values() for line in s]
     return "\n".join([f"# Checked: {where}", "", "| check | value | limit | |", "|---|---|---|---|", *rows, ""])
 
 
 def show(console: Console, line: CheckResult) -> None:
-    """Print the result of one check."""
+    """Print one result of a check as a line."""
     limit = f" ({line.limit})" if line.limit else ""
     write(
         console,

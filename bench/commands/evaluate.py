@@ -105,10 +105,11 @@ def _judged(args: argparse.Namespace) -> tuple[Classifier, OwnHeadShares]:
 
 
 def _labels(args: argparse.Namespace, place: Path) -> Labels | None:
-    """Read the table that labels the images: the one that was named, else the one in their folder; None without one.
+    """Read the table that holds the labels of the images in the folder `place`: the table named by --labels, else the
+    one in the folder. Return None without a table; then the names of subfolders are the classes.
 
     Raises:
-        UserError: see `bench.data.labels`; the table has several labels per image.
+        UserError: the table cannot be read (`bench.data.labels`), or has several labels per image.
     """
     from bench.core.data_settings import asked_columns
     from bench.data import labels
@@ -121,10 +122,11 @@ def _labels(args: argparse.Namespace, place: Path) -> Labels | None:
 
 
 def place_of(data: str, *, root: Path | None) -> Path:
-    """Return the folder of a set of images: `data` itself if it is a folder, else where a data set of this name lies.
+    """Return the folder of a set of images: `data` itself if it is a folder, else the folder of the data set of this
+    name. `root`: folder with data sets that are not installed.
 
     Raises:
-        UserError: there is no such folder; the data set is not kept as image files.
+        UserError: there is no such folder, or the data set is not kept as image files.
     """
     from bench.data.load import data_set
 
@@ -142,7 +144,7 @@ def place_of(data: str, *, root: Path | None) -> Path:
 
 
 def _facts(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShares) -> dict[str, Any]:
-    """Return the result as JSON types."""
+    """Return the accuracies of a checkpoint's classifier, with what they were measured on, as JSON types."""
     return {
         "model": args.model,
         "data": args.data,
@@ -160,7 +162,7 @@ def _facts(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShar
 
 
 def _text(args: argparse.Namespace, classifier: Classifier, judged: OwnHeadShares) -> list[str]:
-    """Return the result as lines of text."""
+    """Return the accuracies of a checkpoint's classifier as lines of text, with the published ones beside them."""
     from bench.tasks._own_head import PARTS, SETS
 
     of = "all" if judged.classes == judged.num_classes else f"{judged.classes:,} of"

@@ -102,7 +102,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def add(study: Path, target: Path, *, records: str | None, name: str | None) -> Path:
-    """Write the entry of a study into the folder `target`; return its path.
+    """Write a study's entry of the table of findings, a JSON file, into the folder `target`; return the file's path.
+
+    Args:
+        study: the study's folder.
+        records: where its records are published: "hub:ORG/NAME", or a folder of this repository.
+        name: name of the file without its ending; None: that of the study's folder.
 
     Raises:
         UserError: the study has no report, `records` is missing, the name is not allowed, or the entry would publish
@@ -125,7 +130,8 @@ def add(study: Path, target: Path, *, records: str | None, name: str | None) -> 
 
 
 def entry_of(study: Path, *, records: str) -> dict[str, Any]:
-    """Return the entry of a study: the main answers of its last report, where its records are, and their digest.
+    """Return a study's entry of the table of findings: the main answers of its last report, where its records are
+    published (`records`), and a digest of these.
 
     Raises:
         UserError: the study has no records, or no report.
@@ -172,8 +178,8 @@ def _number(value: float | None) -> float | None:
 
 
 def digest_of(study: Path) -> str:
-    """Return a digest (SHA-256) of a study's records: of each run's name, status and scores, which publishing does not
-    change."""
+    """Return a digest (SHA-256, hexadecimal) of a study's records. It covers each run's name, status and scores, which
+    publishing does not change."""
     from bench.store.study import Study
     from bench.study.cell import to_json
 
@@ -185,14 +191,15 @@ def digest_of(study: Path) -> str:
 
 
 def _scores(horizons: Any) -> Any:
-    """Return [images seen, scores] of each horizon. Details of scores are left out, since publishing leaves out the
-    photos of a user's own set."""
+    """Return [images seen, scores] of each horizon (budget at which a run was evaluated). Details of scores are left
+    out, since publishing leaves out the photos of a user's own set. `horizons`: those of a record, as JSON types."""
     keys = ("task", "data", "metric", "value", "shots", "draw")
     return [[h["images_seen"], [[score[key] for key in keys] for score in h["scores"]]] for h in horizons]
 
 
 def checked(place: Path, *, fetch: bool) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Read and check all entries of a folder. Return (sound entries by file, what is wrong with the others by file).
+    """Read and check all entries (JSON files) in the folder `place`. Return (file name -> entry, for sound entries;
+    file name -> what is wrong, for the others). `fetch`: whether to check against records on the hub too.
 
     Raises:
         UserError: the folder does not exist.
@@ -217,7 +224,7 @@ def checked(place: Path, *, fetch: bool) -> tuple[dict[str, dict[str, Any]], dic
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read an entry and check its form.
+    """Read an entry of the table of findings and check its form, but not against its records.
 
     Raises:
         ValueError: the entry is not sound; the message says why.
@@ -277,11 +284,11 @@ def _check_answer(answer: Any, which: str) -> None:
 
 
 def compare_with_records(entry: Mapping[str, Any], *, fetch: bool) -> None:
-    """Check that the records that an entry names are those of its digest and give its answers. Records on the hub are
-    read only if `fetch`.
+    """Check that the records that an entry names have the entry's digest and give its answers. Records on the hub are
+    read only if `fetch`; otherwise they are not checked.
 
     Raises:
-        ValueError: the records are others, or give other answers.
+        ValueError: the records have another digest, or give other answers.
         UserError: the records cannot be fetched.
     """
     from bench.report import hub
@@ -313,14 +320,14 @@ def compare_with_records(entry: Mapping[str, Any], *, fetch: bool) -> None:
 
 
 def _as_text(cell: str) -> str:
-    """Escape a text for a cell of a Markdown table, so that it is shown literally, without markup or links."""
+    """Return a text escaped for a cell of a Markdown table, so that it is shown literally, without markup or links."""
     for mark, written in (("&", "&amp;"), ("<", "&lt;"), ("|", "\\|"), ("](", "] ("), ("![", "! ["), ("\n", " ")):
         cell = cell.replace(mark, written)
     return cell
 
 
 def table(entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the entries as a Markdown table, newest first."""
+    """Return the entries (by file name) as a Markdown table, newest first."""
     lines = ["| finding | suite, runs | on | date | records |", "|---|---|---|---|---|"]
     for entry in sorted(entries.values(), key=lambda one: one["date"], reverse=True):
         cells: Sequence[str] = (

@@ -198,11 +198,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _logged(arguments: argparse.Namespace) -> tuple[pd.DataFrame, list[str]] | None:
-    """Read logs of trackers as a table. Return it with lines on how it was read, and fill in `arguments` for columns
-    that were not named. None where the input is a table itself.
+    """Read logs of experiment trackers as a table of runs. Return the table with lines for the user on how it was read,
+    and fill in the columns that `arguments` does not name. Return None if the input is not logs but a table.
 
     Raises:
-        UserError: see `bench.logs`; --points is given for a table.
+        UserError: the logs cannot be read (`bench.logs`), or --points is given for a table.
     """
     from bench.logs import read, run
 
@@ -221,7 +221,7 @@ def _logged(arguments: argparse.Namespace) -> tuple[pd.DataFrame, list[str]] | N
 
 
 def request(arguments: argparse.Namespace) -> Request:
-    """Return the request for a fit that the command line makes.
+    """Return the request for a fit that the arguments of the command line make.
 
     Raises:
         UserError: a value of --predict, --reach or --claimed is not a number, or options contradict each other.
@@ -258,10 +258,14 @@ def request(arguments: argparse.Namespace) -> Request:
 
 
 def unit_prices(price: str, accelerator: str) -> dict[str, tuple[float, str]]:
-    """Return the price of a FLOP and of an hour: unit -> (price, the assumption behind it in words).
+    """Return the prices of a FLOP and of a device hour: "FLOP" or "hours" -> (price, what it rests on, in words).
+
+    Args:
+        price: price of an hour of one device, such as "2.5/gpuh".
+        accelerator: name of the device, by whose peak FLOPs are priced.
 
     Raises:
-        UserError: `price` is not that of an hour of one device, or the device is not known.
+        UserError: `price` is not the price of an hour of one device, or the device is not known.
     """
     from bench.cost import hardware, units
 
@@ -274,7 +278,11 @@ def unit_prices(price: str, accelerator: str) -> dict[str, tuple[float, str]]:
 
 
 def predict_at(text: str, inputs: int) -> np.ndarray:
-    """Parse the values of --predict into an array, (inputs, n)."""
+    """Return the n values of x in --predict ("1e9,1e10", or "1e9:2e10" for two inputs) as an array, (inputs, n).
+
+    Raises:
+        UserError: a value is not a positive number, or does not have this many inputs.
+    """
     import numpy as np
 
     rows = [[number(part) for part in item.split(":")] for item in text.split(",")]
@@ -287,7 +295,11 @@ def predict_at(text: str, inputs: int) -> np.ndarray:
 
 
 def parse_claimed(text: str) -> dict[str, float]:
-    """Parse the value of --claimed: "A=406,B=410" -> {"A": 406.0, "B": 410.0}."""
+    """Return the parameters in the value of --claimed: "A=406,B=410" gives {"A": 406.0, "B": 410.0}.
+
+    Raises:
+        UserError: the text is not of this form.
+    """
     claimed = {}
     for item in text.split(","):
         name, equals, value = item.partition("=")
@@ -298,7 +310,11 @@ def parse_claimed(text: str) -> dict[str, float]:
 
 
 def number(text: str, *, option: str = "--predict") -> float:
-    """Parse a positive, finite number."""
+    """Return the positive, finite number that a text holds. `option`: the option that has this value, for the error.
+
+    Raises:
+        UserError: the text is no such number.
+    """
     from bench.core.cli import above_zero
 
     try:

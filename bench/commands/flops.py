@@ -139,11 +139,11 @@ def model_cost(
     classes: int | None = None,
     options: Sequence[tuple[str, Any]] = (),
 ) -> ModelCost:
-    """Count the costs of a model by its name. Sizes that are not given are the model's own, else 224 px, 3 channels and
-    1,000 classes.
+    """Count the costs (parameters, MACs, FLOPs, memory) of a model by its name. A size that is None is the model's own,
+    else 224 px, 3 channels or 1,000 classes. `options`: (name, value) of options of the model.
 
     Raises:
-        UserError: an unknown model, or a size or option that it does not take.
+        UserError: the model is unknown, or does not take a size or option.
     """
     from bench.cost import flops
     from vit import config
@@ -172,7 +172,8 @@ def model_cost(
 
 
 def describe(cost: ModelCost, *, conventions: tuple[str, ...] = CONVENTIONS) -> dict[str, Any]:
-    """Return all counts of a model as JSON types. Numbers that depend on the convention are given by convention."""
+    """Return all counts of a model as JSON types. Counts that depend on the convention of counting ("dense", "paper")
+    are given for each of `conventions`."""
     return {
         "model": cost.model,
         "image_size": cost.image_size,
@@ -190,8 +191,9 @@ def describe(cost: ModelCost, *, conventions: tuple[str, ...] = CONVENTIONS) -> 
 
 
 def by_module(own: Mapping[str, int], *, depth: int) -> dict[str, int]:
-    """Return the MACs of every module down to `depth`, modules inside it included, in the order in which they ran; the
-    key "" is the whole model."""
+    """Return the MACs of every module down to `depth` levels, those of the modules inside it included: path of a module
+    -> MACs, in the order in which modules ran; "" is the whole model. `own`: path of a module -> MACs of its own
+    operations."""
     totals: dict[str, int] = {}
     for path, macs in own.items():
         parts = path.split(".") if path else []
@@ -202,8 +204,8 @@ def by_module(own: Mapping[str, int], *, depth: int) -> dict[str, int]:
 
 
 def checked(theirs: Crosscheck) -> dict[str, Any]:
-    """Return the MACs of a forward pass (dense) by kind of operation and counter, and what explains a difference
-    between counters, as JSON types."""
+    """Return a comparison of three counters as JSON types: the MACs of a forward pass (dense) by kind of operation, and
+    what explains differences between the counters."""
     return {
         "macs": {kind: [theirs.ours[kind], theirs.torch[kind], theirs.fvcore[kind]] for kind in theirs.ours},
         "counters": ["ours", "torch", "fvcore"],
@@ -217,7 +219,13 @@ def checked(theirs: Crosscheck) -> dict[str, Any]:
 
 
 def training(cost: ModelCost, images: float, *, accelerator: str, utilisation: float) -> dict[str, Any]:
-    """Return the cost of training on so many images seen, in exaFLOPs, TPUv3-core-days and hours of `accelerator`."""
+    """Return the cost of training a model until it has seen this number of images, in exaFLOPs, TPUv3-core-days and
+    hours of a device, as JSON types.
+
+    Args:
+        accelerator: name of the device.
+        utilisation: fraction of the device's peak that training is assumed to reach.
+    """
     flops = {convention: per_image * images for convention, per_image in cost.train_flops_per_image.items()}
     tpu = units.tpuv3_core_days(flops["paper"])
     gpu = units.gpu_hours(flops["dense"], accelerator, utilisation)
@@ -265,7 +273,8 @@ def _text(report: dict[str, Any]) -> str:
 
 
 def _module_lines(modules: Mapping[str, Mapping[str, int]], conventions: tuple[str, ...]) -> list[str]:
-    """Return one line per module: parameters, our MACs, fvcore's, and its fraction of the model's MACs."""
+    """Return one line per module: its parameters, its MACs by our counter and by fvcore, and its fraction of the
+    model's MACs. `modules`: column ("params", a convention or "fvcore") -> path of a module -> number."""
     columns = ("params", *conventions, "fvcore")
     headings = ("parameters", *(f"MACs, {c}" for c in conventions), "fvcore")
     total = modules[conventions[0]].get("", 0) or 1
@@ -278,7 +287,8 @@ def _module_lines(modules: Mapping[str, Mapping[str, int]], conventions: tuple[s
 
 
 def _check_lines(check: Mapping[str, Any]) -> list[str]:
-    """Return one line per kind of operation, then lines that explain differences between the counters."""
+    """Return a line with the MACs of three counters for each kind of operation, then lines that explain differences
+    between the counters. `check`: the result of `checked`."""
     from bench.cost.crosscheck import ATTENTION, FVCORE_ONLY
 
     def line(name: str, numbers: Sequence[int | None]) -> str:
@@ -331,7 +341,7 @@ COSTS = {  # column of the table of timm's models -> heading, unit
 
 
 def _costs(pattern: str, *, as_json: bool) -> int:
-    """Print the costs of timm's models whose name or family matches a pattern; return the exit code."""
+    """Print the costs of timm's models whose name or family matches a pattern ("convnext*"); return the exit code."""
     from baselines import timm
     from baselines.published import timm_costs
 
@@ -351,7 +361,7 @@ def _costs(pattern: str, *, as_json: bool) -> int:
 
 
 def _list(*, as_json: bool) -> int:
-    """Print how the models of every family are named, and the names that are listed; return the exit code."""
+    """Print how the models of every family are named, and the names that each family lists; return the exit code."""
     families = list(registry.families())
     if as_json:
         made: dict[str, dict[str, Any]] = {}  # several files may make models of one family

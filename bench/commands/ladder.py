@@ -47,15 +47,16 @@ ROUNDS = 12  # plans in all: at most eleven to tune learning rates, and one for 
 
 @dataclass(frozen=True, kw_only=True)
 class Climbed:
-    """The outcome of a ladder: its last plan, and the runs that failed."""
+    """The outcome of a ladder, which compares a change with a baseline at growing budgets: its last plan, and the runs
+    that failed."""
 
     plan: Plan
     failures: tuple[Failure, ...]
 
 
 def climb(options: StudyOptions, console: Console, *, say: Callable[[Plan], None] | None = None) -> Climbed:
-    """Run a ladder: plan after plan tunes learning rates, until a plan holds the ladder's own runs, or runs
-    fail. `say` shows each plan; None: on the console."""
+    """Run a ladder: plan after plan is made and run. Plans tune learning rates, until a plan holds the ladder's own
+    runs, or runs fail. `say`: a function that shows each plan to the user; None: plans are shown on the console."""
     _check_change(options)
     failures: list[Failure] = []
     for _ in range(ROUNDS):
@@ -68,15 +69,20 @@ def climb(options: StudyOptions, console: Console, *, say: Callable[[Plan], None
 
 
 def is_last(plan: Plan) -> bool:
-    """Whether a plan holds the ladder's own runs, and not only trials of learning rates."""
+    """Return whether a plan holds the ladder's own runs, and not only trials of learning rates."""
     return any(place_of(cell.axes) for cell in plan.study.cells.cells)
 
 
 def designed(
     options: StudyOptions, console: Console, *, budget: str, detect: float = DETECT, to_run: bool = True
 ) -> StudyOptions:
-    """Return the options with the budgets and seeds that `budget` (20min, 2gpuh) pays for: those chosen earlier, where
-    the same was asked before.
+    """Return the options with training budgets and a number of seeds that `budget` pays for. If the same was asked
+    before, the choice made then is returned again.
+
+    Args:
+        budget: the time to spend, such as "20min" or "2gpuh" (hours of a device).
+        detect: the gain, in percentage points, that the ladder should be able to show.
+        to_run: whether the ladder will be run, so that the choice is kept for later calls.
 
     Raises:
         UserError: `options` set budgets or seeds too; `budget` cannot be parsed.
@@ -111,7 +117,8 @@ def designed(
 
 
 def budget_of(budget: str | None, minutes: float | None) -> str | None:
-    """Return the budget that was given, in either form, as a text such as "20min"; None where neither was.
+    """Return the budget that was given, as `budget` or in `minutes`, as a text such as "20min"; None if neither was
+    given.
 
     Raises:
         UserError: both were given.
@@ -122,9 +129,10 @@ def budget_of(budget: str | None, minutes: float | None) -> str | None:
 
 
 def _speeds(plan: Plan, options: StudyOptions) -> dict[str, float]:
-    """Return, for the baseline and every change, seconds of training per image that the baseline sees: at equal compute
-    a change may see fewer images than the baseline, or more. The plan's first cells are the baseline's. Changes that
-    the plan does not tell apart from others are given the time of the slowest."""
+    """Return, for the baseline and every change, the planned seconds of its training per image that the baseline sees
+    in the same comparison. (At equal compute, a change may see fewer images than the baseline, or more.) The plan's
+    first cells (training runs) are the baseline's. A change that the plan does not tell apart from others gets the time
+    of the slowest."""
     trials: dict[str, list[tuple[float, int]]] = {}
     for cell in plan.cells:
         if cell.seconds and cell.images:

@@ -32,18 +32,18 @@ STATES = ("Before training", "After training")
 
 @dataclass(frozen=True, kw_only=True)
 class Inspected:
-    """A model at one size, and where its trained weights are.
+    """A model whose inside is drawn, at one image size, and where its trained weights are.
 
     Attributes:
-        model: its name.
+        model: the model's name.
         options: options of the model, by name.
         checkpoint: a file of trained weights.
         image_size: pixels per side.
         channels: channels of an image.
-        data: the set whose test images show attention; empty: no attention is drawn.
-        torch_seed: seed of the weights before training.
-        rehearsal: whether it was trained in a rehearsal; then the figures use the rehearsal's images.
-        name: name of the figures' files; "": that of the model.
+        data: name of the data set whose test images are used to show attention; "": no attention is drawn.
+        torch_seed: random seed of the weights before training.
+        rehearsal: whether the model was trained in a rehearsal; then the figures use the rehearsal's images.
+        name: name of the figures' files; "": the model's name.
     """
 
     model: str
@@ -58,10 +58,10 @@ class Inspected:
 
 
 def of_cell(folder: Path) -> Inspected:
-    """Return the model of a finished cell, with its weights, data and seed.
+    """Return the model of a finished cell (a training run), with its weights, data and seed. `folder`: the cell's.
 
     Raises:
-        UserError: the cell has left no weights.
+        UserError: there are no weights in the folder.
     """
     from bench.core.seeds import stream
 
@@ -85,7 +85,8 @@ def of_cell(folder: Path) -> Inspected:
 
 
 def print_drawn(of: Inspected, *, data_root: Path | None, into: Path, as_json: bool) -> int:
-    """Write every figure that the model allows into a folder. Print their paths, and why other figures are missing.
+    """Write every figure that the model allows into the folder `into`. Print the figures' paths, and why other figures
+    are missing. `data_root`: folder with data sets that are not installed.
 
     Returns:
         The exit code of a command.
@@ -113,7 +114,8 @@ def print_drawn(of: Inspected, *, data_root: Path | None, into: Path, as_json: b
 
 
 def inspect(of: Inspected, images: ImageSet | None) -> tuple[dict[str, Drawing], list[str]]:
-    """Draw every figure that the model allows: name -> drawing. Also return the reasons why others are missing."""
+    """Draw every figure that the model allows. Return (name of a figure -> drawing, reasons why other figures are
+    missing). `images`: images that attention is shown on; None: no attention is drawn."""
     import torch
 
     from bench.report.figures import _inspection
@@ -170,7 +172,7 @@ def inspect(of: Inspected, images: ImageSet | None) -> tuple[dict[str, Drawing],
 
 
 def _built(of: Inspected) -> Any:
-    """Build the model with its initial weights, which are those of the cell where it is a cell's."""
+    """Return the model with its weights before training. For a cell's model they are those that the cell began with."""
     import torch
 
     torch.manual_seed(of.torch_seed)
@@ -179,7 +181,7 @@ def _built(of: Inspected) -> Any:
 
 
 def _spread(images: ImageSet, number: int) -> np.ndarray:
-    """Return the indices of `number` images, taken from all classes in turn."""
+    """Return the indices of `number` images, one class after the other in turn, so that all classes are shown."""
     import numpy as np
 
     from bench.data.subset import rank_within_class
@@ -189,7 +191,7 @@ def _spread(images: ImageSet, number: int) -> np.ndarray:
 
 
 def _inputs(images: ImageSet, of: Inspected) -> tuple[Any, np.ndarray]:
-    """Return images as the network takes them (NCHW in -1..1), and as they are shown (NHWC in 0..1)."""
+    """Return the images as the network takes them (a tensor NCHW, -1 to 1), and as they are shown (NHWC, 0 to 1)."""
     import numpy as np
     import torch
 

@@ -133,11 +133,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def subject(args: argparse.Namespace) -> tuple[TaskContext, str]:
-    """Return the context that a task is given, and the name of its data set.
+    """Return the context that a task evaluates (features or a model, and data), and the name of the data set.
 
     Raises:
-        UserError: neither features nor a model is given; the data set is not known, or a number of images is given
-            with it.
+        UserError: neither features nor a model with data is given; the data set is not known; or a number of images is
+            given with it.
     """
     if args.features is not None:
         features, load, data = read_features(args.features)
@@ -159,8 +159,8 @@ def subject(args: argparse.Namespace) -> tuple[TaskContext, str]:
 
 
 def fill_in(args: argparse.Namespace) -> None:
-    """Fill in the model's name, options and sizes where they were not given: as the checkpoint of a run states them,
-    else by default.
+    """Fill in the model's name, options and sizes in `args` where they were not given: from what the checkpoint of a
+    run states, else by default.
 
     Raises:
         UserError: the checkpoint does not exist; the model is not known.
@@ -198,8 +198,8 @@ def _draw(args: argparse.Namespace) -> int:
 
 
 def _cell_of(checkpoint: Path) -> dict[str, Any]:
-    """Return the cell of a run's checkpoint from spec.json, as long as the file lies where the run wrote it; {} for
-    other checkpoints."""
+    """Return the description of the cell (training run) that wrote a checkpoint, from its spec.json, if the checkpoint
+    still lies where the run wrote it; {} for other checkpoints."""
     try:
         spec = CellDirectory(checkpoint.absolute().parents[2]).spec
         return files.read_sealed(spec, legacy_fields=SPEC_FIELDS)["cell"]
@@ -208,8 +208,9 @@ def _cell_of(checkpoint: Path) -> dict[str, Any]:
 
 
 def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
-    """Return the task context of the requested model with its weights. A network that is given as an object cannot be
-    fine-tuned, since fine-tuning builds the model anew, by its name, for other classes."""
+    """Return the context in which a task evaluates the requested model with its weights. A network that is given as an
+    object (`args.model` is no text) cannot be fine-tuned, since fine-tuning builds the model anew, by its name, for
+    other classes. `load`: (data set, split) -> images."""
     from bench.study import registry
     from bench.tasks._features import extractor
 
@@ -254,7 +255,7 @@ def model_context(args: argparse.Namespace, load: Load) -> TaskContext:
 
 
 def _adapted(network: Any, *, image_size: int, channels: int) -> Any:
-    """Return a copy of a network, wrapped as a model of this project.
+    """Return a copy of a user's network, wrapped as a model of this project.
 
     Raises:
         UserError: the network does not take images of this size, or lacks what a model needs.
@@ -273,7 +274,11 @@ def _adapted(network: Any, *, image_size: int, channels: int) -> Any:
 
 
 def _load(data: str, split: str, *, root: Path | None) -> ImageSet:
-    """Load a split of a data set; raise UserError if it has fewer than two classes."""
+    """Return the split ("train" or "test") of a data set. `root`: folder with data sets that are not installed.
+
+    Raises:
+        UserError: the set has fewer than two classes.
+    """
     from bench.data.load import load
 
     images = load(data, split, root=root)
@@ -283,7 +288,8 @@ def _load(data: str, split: str, *, root: Path | None) -> ImageSet:
 
 
 def announced(context: TaskContext, *, name: str) -> TaskContext:
-    """Return a context that also says on standard error what it is computing, and on a terminal how far it is."""
+    """Return a copy of a context that also prints to standard error what it is computing, and on a terminal how far it
+    is. `name`: the model's name."""
     from rich.console import Console
     from rich.progress import track
 
@@ -323,8 +329,8 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def table(scores: Sequence[Score], *, title: str) -> str:
-    """Return a table with one line per metric and number of shots: the mean over few-shot samples, the standard error
-    over test images, and the standard deviation over few-shot samples."""
+    """Return the scores as a table with one line per metric and number of shots: the mean over few-shot samples, the
+    standard error over test images, and the standard deviation over few-shot samples."""
     first = scores[0]
     lines = [
         f"{title}: {first.num_classes} classes, {first.num_test:,} test images, chance {first.chance:.1%}",
@@ -347,7 +353,8 @@ def table(scores: Sequence[Score], *, title: str) -> str:
 
 
 def _fewer(scores: Sequence[Score]) -> list[str]:
-    """Return one line for each number of shots that some class has too few images for: how many images were used."""
+    """Return one line for each number of shots (labelled images per class) for which some class has too few images. The
+    line says how many images were used."""
     used: dict[int, int] = {}
     classes = scores[0].num_classes or 1
     for score in scores:
@@ -362,8 +369,8 @@ def _fewer(scores: Sequence[Score]) -> list[str]:
 
 
 def _choice(score: Score) -> list[str]:
-    """Return a line on how a fine-tuned score's learning rate was chosen, and whether a wider sweep might find a better
-    one; nothing for other scores."""
+    """Return a line on how the learning rate of a fine-tuned score was chosen, and whether a wider sweep might find a
+    better one; [] for a score without such a choice."""
     facts = score.detail
     if facts.get("rate") is None or not facts["held_out_accuracies"]:
         return []

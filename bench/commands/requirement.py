@@ -16,10 +16,10 @@ class Requirement:
     """Something that an extension must do.
 
     Attributes:
-        what: what is required.
-        check: returns what was found, or raises an exception that says what is wrong.
+        what: what is required, in words.
+        check: function that returns what was found, in words, or raises an exception that says what is wrong.
         is_gate: whether nothing further can be checked unless this is met.
-        needs: `what` of another requirement, without which this one cannot be checked.
+        needs: `what` of another requirement, without which this one cannot be checked; "": it needs no other.
     """
 
     what: str
@@ -30,16 +30,16 @@ class Requirement:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """The options of a check.
+    """The options with which an extension is checked.
 
     Attributes:
         image_size: pixels per side of a model's images.
         channels: channels of a model's images, 1 or 3.
         compiled: whether to compile a model too.
-        data: the set that a task is evaluated on.
-        data_root: folder with data sets that are not installed.
-        twice: whether a data set is made again by another process that finds nothing cached.
-        evidence: reads the study that a figure or question is tried on; None where none was named.
+        data: name of the data set that a task is evaluated on.
+        data_root: folder with data sets that are not installed; None: there is none.
+        twice: whether a data set is made a second time, by another process that finds nothing cached.
+        evidence: function that reads the study on which a figure or question is tried; None: no study was named.
     """
 
     image_size: int = 28

@@ -38,20 +38,20 @@ UNCHANGED_LOOKS = 3  # looks without a change after which no process is expected
 
 @dataclass(frozen=True, kw_only=True)
 class CellStatus:
-    """The state of one cell: how far it is, and whether a process works on it.
+    """The state of one cell (a training run with its evaluations): how far it is, and whether a process works on it.
 
     Attributes:
-        name: name of its folder.
-        state: whether it is done, running, failed, ….
-        fraction: fraction of its training that is done, in [0, 1].
-        note: why it is not complete, or who works on it, in words.
-        attempts: how often it was begun.
-        last: when its newest attempt ended, or began if it has not ended.
-        seconds: wall-clock seconds that a complete cell took.
-        processor_seconds: seconds of processor time that a complete cell took.
-        planned_seconds: seconds that were planned for the whole cell on one worker.
-        without_result: see `bench.store.study.State`.
-        refused: whether the plan says that it cannot be run.
+        name: name of the cell's folder.
+        state: whether the cell is done, running, failed, ….
+        fraction: fraction of the cell's training that is done, in [0, 1].
+        note: why the cell is not complete, or who works on it, in words; None if there is nothing to say.
+        attempts: how often the cell was begun.
+        last: when its newest attempt ended, or began if it has not ended; None if it was never begun.
+        seconds: wall-clock seconds that a complete cell took; None if unknown.
+        processor_seconds: seconds of processor time that a complete cell took; None if unknown.
+        planned_seconds: seconds that were planned for the whole cell on one worker; None without a plan.
+        without_result: "diverged" or "oom" (out of memory) for a cell that ended so, without scores; else None.
+        refused: whether the plan says that the cell cannot be run.
     """
 
     name: str
@@ -68,11 +68,11 @@ class CellStatus:
 
     @property
     def needs_another_run(self) -> bool:
-        """Whether it failed or cannot be run, so that waiting does not finish it."""
+        """Whether the cell failed or cannot be run, so that waiting does not finish it."""
         return self.state == CellState.FAILED or self.refused
 
     def json(self) -> dict[str, Any]:
-        """The status as JSON types."""
+        """Return the status as JSON types."""
         return {name: value for name, value in vars(self).items() if name not in ("without_result", "refused")}
 
 
@@ -108,7 +108,8 @@ def cells_of(study: Study, finished: dict[tuple[Path, int], CellStatus]) -> list
     """Return the status of every cell of a study; cells that were never started come last.
 
     Args:
-        finished: a cache that is updated: (record's path, its time of writing) -> status of a cell that is done.
+        finished: a cache, which is updated: (path of a record, time at which it was written) -> status of the cell,
+            which is done.
     """
     study.check()
     cells = []
@@ -181,7 +182,8 @@ def unfinished(studies: CellsByStudy) -> list[CellStatus]:
 
 
 def exit_code(studies: CellsByStudy) -> int:
-    """Return the exit code that tells scripts whether all is done, can be waited for, or needs another run."""
+    """Return the exit code that tells scripts whether all cells are done, whether they can be waited for, or whether
+    all that are left need another run."""
     left = unfinished(studies)
     if not left:
         return EXIT_OK
@@ -190,7 +192,8 @@ def exit_code(studies: CellsByStudy) -> int:
 
 def watch(look: Callable[[], CellsByStudy], *, as_json: bool) -> CellsByStudy:
     """Show counts and running cells again and again, until every cell that can be run is done or has failed for good,
-    or Ctrl-C. A terminal is updated in place; otherwise, or as JSON, each change is one line. Return the last state."""
+    or until Ctrl-C. A terminal is updated in place; otherwise, or as JSON, each change is one line. Return the last
+    state of all studies. `look`: reads this state."""
     from rich.live import Live
     from rich.text import Text
 
@@ -217,7 +220,7 @@ def watch(look: Callable[[], CellsByStudy], *, as_json: bool) -> CellsByStudy:
 
 
 def counted(cells: list[CellStatus]) -> str:
-    """Return in words how many cells are in each state, and how many of those that are done have no result."""
+    """Return in words how many cells are in each state, and how many cells ended without a result, by reason."""
     counts = Counter(cell.state for cell in cells)
     without = Counter(cell.without_result for cell in cells if cell.without_result is not None)
     said = ", ".join(f"{number} {outcome}" for outcome, number in sorted(without.items()))
@@ -226,8 +229,8 @@ def counted(cells: list[CellStatus]) -> str:
 
 
 def timed(cells: list[CellStatus], plans: Plans) -> str:
-    """Return in words the planned and actual time of cells that are done, and the planned time of the others; "" where
-    no plan was kept."""
+    """Return in words the planned and actual time of cells that are done, and the planned time of what is left of the
+    others; "" if no plan was kept."""
     done = {cell.name: (cell.seconds, cell.processor_seconds) for cell in cells if cell.state == CellState.DONE}
     left = math.fsum(
         plans.cells[cell.name].seconds * (1 - cell.fraction)
@@ -244,7 +247,8 @@ def timed(cells: list[CellStatus], plans: Plans) -> str:
 
 
 def show(studies: CellsByStudy, plans: dict[str, Plans], *, cell_by_cell: bool) -> None:
-    """Print counts and times of each study, and a table of its cells."""
+    """Print counts and times of each study and, if `cell_by_cell`, a table of its cells. `plans`: name of a study ->
+    its planned times."""
     from bench.core.console import add_row, make_console, make_table, show_table, write
 
     console = make_console()

@@ -10,7 +10,7 @@ V = TypeVar("V")
 
 
 def by_key(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Return key -> list of its values; keys and values keep the order of `pairs`."""
+    """Return a dict from each key to the list of its values. Keys and values keep the order of `pairs`."""
     groups: dict[K, list[V]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

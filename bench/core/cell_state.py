@@ -1,4 +1,4 @@
-"""The states that a cell can be in."""
+"""The states that a cell (a training run with its evaluations) can be in."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from enum import StrEnum
 
 
 class CellState(StrEnum):
-    """State of a cell (a training run with its evaluations): from its files, in a plan, or in `vit-bench status`.
+    """The state of a cell (a training run with its evaluations).
 
     Attributes:
-        DONE: it has a record, which may say that it diverged or ran out of memory. Cells in all other states are run
-            again.
-        PARTIAL: it was begun and has a checkpoint.
-        FAILED: its last attempt failed.
-        MISSING: it has neither a record nor a checkpoint, and its last attempt, if any, did not fail.
-        DAMAGED: the checksum of its record does not match; the record will be set aside.
-        CHANGED: (plans only) its results are from code or images that have changed since.
-        REFUSED: (plans only) its model cannot be trained.
-        RUNNING: a process works on it.
-        STOPPED: a process has claimed it and makes no progress.
-        NEVER_STARTED: it is in the current grid of cells and has no folder.
+        DONE: the cell has a record, which may say that training diverged or ran out of memory. Cells in the other
+            states, except REFUSED, are run (again).
+        PARTIAL: the cell was begun and has a checkpoint.
+        FAILED: the cell's last attempt failed.
+        MISSING: the cell has neither a record nor a checkpoint, and its last attempt, if any, did not fail.
+        DAMAGED: the cell's record is unreadable, or its checksum does not match; the record will be set aside.
+        CHANGED: (plans only) the cell's results are from code or images that have changed since.
+        REFUSED: (plans only) the cell's model cannot be trained.
+        RUNNING: (`vit-bench status` only) a process works on the cell.
+        STOPPED: (`vit-bench status` only) the process that claimed the cell is stopped, for example by a signal.
+        NEVER_STARTED: (status and reports only) the cell is in the current grid of cells and has no folder.
     """
 
     DONE = "done"

@@ -1,4 +1,7 @@
-"""The argument parser of all commands, which suggests corrections, and functions that parse argument values."""
+"""The argument parser of all commands, which suggests corrections, and functions that parse argument values.
+
+The functions that parse values raise `argparse.ArgumentTypeError` for a text that they cannot parse.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,15 @@ FIELD = re.compile(r"[A-Za-z_][\w.-]*=")
 
 
 def _fields(text: str, flag: str) -> list[str]:
-    """Split "a=1,b=2" into ["a=1", flag, "b=2"]. A comma that no FIELD= follows is part of a value: betas=0.9,0.99."""
+    """Split "a=1,b=2", which follows the option `flag` ("--set"), into the words ["a=1", "--set", "b=2"]. A comma that
+    is not followed by FIELD= is part of a value: betas=0.9,0.99."""
     first, *others = re.split(r",\s*(?=[A-Za-z_][\w.-]*=)", text)
     return [first, *(word for other in others for word in (flag, other))]
 
 
 class ParserMade(Exception):
-    """Carries the parser out of a command whose `main` was called with `PARSER_ALONE`."""
+    """Raised by a parser that is given `PARSER_ALONE` instead of a command line. Its argument is the parser, whose
+    options the caller wants to know (shell completion)."""
 
 
 PARSER_ALONE = ["\0"]  # no command line has this word
@@ -41,8 +46,8 @@ class Parser(argparse.ArgumentParser):
     """An argparse parser that suggests the nearest option for a mistyped one and raises `UserError` for every mistake.
 
     Attributes:
-        effects: says which options have no effect beside others that were given; see `Effects`.
-        elsewhere: option of another command -> that command, for the error message.
+        effects: function that returns the options without an effect beside the others that were given; see `Effects`.
+        elsewhere: flag that only another command has -> that command, which the error message names.
     """
 
     effects: Effects = staticmethod(lambda _: {})
@@ -53,8 +58,13 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, but refuse an empty value: `--models "$MODELS"` with an empty variable would be taken
-        for "the suite's own models", and these would be trained."""
+        """Return (namespace, unknown words) as argparse does, but refuse an empty value: `--models "$MODELS"` with an
+        empty variable would be taken for "the suite's own models", and these would be trained. Options without an
+        effect are refused too.
+
+        Raises:
+            UserError: the command line has any such mistake.
+        """
         words = sys.argv[1:] if args is None else list(args)
         if words == PARSER_ALONE:
             raise ParserMade(self)
@@ -70,7 +80,8 @@ class Parser(argparse.ArgumentParser):
         return parsed, unknown_words
 
     def _spread(self, words: list[str]) -> list[str]:
-        """Return the words with `--set a=1 b=2` and `--set a=1,b=2`, which people type, as `--set a=1 --set b=2`."""
+        """Return the words of a command line in which `--set a=1 b=2` and `--set a=1,b=2`, which people type, have
+        become `--set a=1 --set b=2`."""
         flags = {flag for a in self._actions if a.metavar in FIELDS_SHOWN for flag in a.option_strings}
         spread: list[str] = []
         flag = ""  # the last option, if it is one that takes fields
@@ -86,7 +97,10 @@ class Parser(argparse.ArgumentParser):
         return spread
 
     def refuse_idle(self, arguments: argparse.Namespace, **effects: Mapping[str, Any]) -> None:
-        """Refuse options that were given and have no effect: those in `idle`, and all that are not in `used`.
+        """Refuse options that were given and have no effect.
+
+        Args:
+            effects: "idle": options without an effect; "used": the only options with an effect; see `Effects`.
 
         Raises:
             UserError: such an option was given; the message names it and the reason.
@@ -131,12 +145,13 @@ def parser(
     plugins: Callable[[str], str] | None = None,
     effects: Effects | None = None,
 ) -> Parser:
-    """Return a parser with the option --json.
+    """Return the parser of a command, with the option --json.
 
     Args:
-        examples: the end of the help text, or a function that returns it, called only when help is shown.
+        prog: the command as the user types it, such as "vit-bench data".
+        examples: the end of the help text, or a function that returns it, which is called only when help is shown.
         plugins: is called with each folder given as --plugins; None for commands that declare --plugins elsewhere.
-        effects: see `Parser`.
+        effects: see `Parser`; None if every option has an effect in every combination.
     """
     made = Parser(
         prog=prog,
@@ -159,12 +174,12 @@ def parser(
 
 
 def names_list(text: str) -> tuple[str, ...]:
-    """Parse a comma-separated list; empty entries are dropped."""
+    """Parse a comma-separated list of names; empty entries are dropped."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def folder(text: str) -> Path:
-    """Parse a path that the file system allows, whether or not anything exists there."""
+    """Parse a path. It need not exist, but the file system must allow it: not too long, and without a null byte."""
     try:
         os.stat(text)
     except OSError as error:
@@ -176,7 +191,7 @@ def folder(text: str) -> Path:
 
 
 def seeds(text: str) -> int:
-    """Parse a number of seeds (repetitions of a run), 1 to 1,000: a plan cannot list more."""
+    """Parse a number of seeds (repetitions of a run) from 1 to 1,000; more runs could not be listed in a plan."""
     if (number := positive(text)) > 1000:
         raise argparse.ArgumentTypeError(f"{text} is more than a study can repeat: at most 1000")
     return number
@@ -202,8 +217,8 @@ PLACE = re.compile(r"(?:(.+):)?([0-9.]+(?:e[+]?[0-9]+)?) ?(epochs?|images|)", re
 
 
 def place(text: str) -> float | str:
-    """Parse an amount of training. FLOPs such as 1e18 become a float; a text in epochs or images, with or without a
-    network, is returned as text for a plan to convert: ViT-B/16:300epochs, ViT-S/16@224:1e8images, 90epochs."""
+    """Parse an amount of training. FLOPs such as 1e18 become a float. Epochs and images, which may follow the name of a
+    network (90epochs, ViT-B/16:300epochs, ViT-S/16@224:1e8images), stay text, which a plan converts to FLOPs."""
     match = PLACE.fullmatch(text.strip())
     if match and not match[1] and not match[3]:
         return flops(text)
@@ -233,7 +248,7 @@ def hours(text: str) -> float:
 
 
 def positive(text: str) -> int:
-    """Parse a whole number of at least 1, of at most 12 digits: nothing here is counted in more."""
+    """Parse a whole number of at least 1 with at most 12 digits, which is enough for every count here."""
     if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return int(text)
@@ -266,7 +281,7 @@ def literal(text: str) -> Any:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Parse NAME=VALUE, the value as `literal` does. Hyphens in the name become underscores."""
+    """Parse NAME=VALUE into (name, value as `literal` returns it). Hyphens in the name become underscores."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, such as depth=3")
@@ -274,7 +289,7 @@ def setting(text: str) -> tuple[str, Any]:
 
 
 def pair(text: str) -> tuple[str, int | float | str]:
-    """Parse NAME=VALUE; a value that reads as a number becomes an int or a float."""
+    """Parse NAME=VALUE into (name, value). A value that is a number becomes an int or a float; any other stays text."""
     name, equals, value = text.partition("=")
     if not re.fullmatch(r"[A-Za-z_][\w.-]*", name, re.ASCII) or not equals or not value:
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")

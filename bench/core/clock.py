@@ -9,15 +9,15 @@ from collections.abc import Callable
 
 POLL_SECONDS = 0.5  # seconds between two readings of the clock
 STOPPED_AFTER = 2.0  # seconds without a reading after which the process may have been stopped
-STOPPED_PROCESSOR_SHARE = 0.05  # it was stopped if it used the CPU for less than this fraction of the gap
+STOPPED_PROCESSOR_SHARE = 0.05  # the process was stopped if it used the CPU for less than this fraction of that time
 
 
 class RunningClock:
-    """Counts the seconds in which this process ran or could have run.
+    """Counts the seconds in which this process ran or could have run. Calling the clock reads it.
 
     A thread reads the clock every `POLL_SECONDS` seconds. If nothing has read it for `STOPPED_AFTER` seconds and the
     process used hardly any CPU time meanwhile, the process was not running: a process that waits for a disk, a device
-    or another process still reads its clock, and one that computes without a pause uses a processor.
+    or another process still reads its clock, and a process that computes without a pause uses CPU time.
     """
 
     def __init__(
@@ -48,7 +48,8 @@ _starting = threading.Lock()
 
 
 def running() -> float:
-    """Return the seconds of a clock that pauses while this process is not running; only differences are meaningful."""
+    """Return the reading, in seconds, of a clock that pauses while this process is not running. Only the difference of
+    two readings has a meaning."""
     global _clock
     if _clock is None:
         with _starting:

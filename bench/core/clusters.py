@@ -8,12 +8,15 @@ import numpy as np
 
 
 def cluster_error(x_M: np.ndarray, groups_M: np.ndarray) -> tuple[float, int]:
-    """Return the standard error of the mean of `x_M`, and the number G of groups. Groups are independent; values within
-    a group need not be.
+    """Return (standard error of the mean of `x_M`, number G of groups). Groups are independent of each other; values
+    within a group need not be.
 
     This is the cluster-robust error of Liang and Zeger (1986) for a mean: residuals are summed within each group first,
-    and the factor G / (G - 1) corrects for few groups. With one value per group it is the usual standard error. One
-    group alone gives NaN.
+    and the factor G / (G - 1) corrects for few groups. With one value per group it is the usual standard error. The
+    error is NaN if there is only one group.
+
+    Args:
+        groups_M: label of each value's group.
     """
     sums_G = group_sums(np.asarray(x_M) - np.mean(x_M), groups_M)
     number = len(sums_G)
@@ -23,5 +26,5 @@ def cluster_error(x_M: np.ndarray, groups_M: np.ndarray) -> tuple[float, int]:
 
 
 def group_sums(x_M: np.ndarray, groups_M: np.ndarray) -> np.ndarray:
-    """Return the sum of the values of each group, (G,) float64, in ascending order of the group labels."""
+    """Return the sum of the values `x_M` of each group, (G,) float64, in ascending order of the labels `groups_M`."""
     return np.bincount(np.unique(groups_M, return_inverse=True)[1], weights=x_M)

@@ -1,5 +1,5 @@
-"""Output to a terminal: tables fit its width, and plain text is not taken for markup. A log gets a fixed width and no
-trailing blanks."""
+"""Output to a terminal or a log. Tables fit the width of the terminal; a log has a fixed width and no trailing blanks.
+Plain text is not interpreted as markup."""
 
 from __future__ import annotations
 
@@ -23,18 +23,20 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def busy(text: str) -> Status:
-    """Return a context manager that shows `text` on the terminal while its block runs; nothing of it reaches a log or
-    standard output."""
+    """Return a context manager that shows `text` with a spinner on the terminal (standard error) while its block runs.
+    Nothing is written to a log or to standard output."""
     return Console(stderr=True).status(text)
 
 
 def write(console: Console, text: str, *, style: str = "") -> None:
-    """Print text literally: markup is not interpreted, control characters are escaped, and lines are not wrapped."""
+    """Print text literally: markup is not interpreted, control characters are escaped, and lines are not wrapped.
+    `style`: a style of rich, such as "bold"; "" for none."""
     console.print(Text(printable(text), style=style), soft_wrap=True, highlight=False)
 
 
 def make_table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """Return an empty table in the project's style. `right`: names of right-aligned columns (numbers)."""
+    """Return an empty table with these column headings, in the project's style. `right`: headings of the columns that
+    are aligned right (numbers)."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     numbers = set(right)
     for name in columns:
@@ -43,7 +45,7 @@ def make_table(*columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def add_row(table: Table, *cells: str) -> None:
-    """Add a row of plain text."""
+    """Add a row to a table; each cell is plain text, not markup."""
     table.add_row(*(Text(printable(cell)) for cell in cells))
 
 
@@ -55,8 +57,9 @@ def drop_columns(table: Table, *names: str) -> None:
 
 
 def show_table(table: Table, console: Console, *, spare: Iterable[str] = ()) -> None:
-    """Print a table within the console's width: `spare` columns are dropped one by one while it is too wide; then long
-    cells are folded over several lines rather than cut, because cut names may look alike."""
+    """Print a table within the console's width. While it is too wide, the columns with the headings `spare` are dropped
+    one by one, in that order; then long cells are folded over several lines, not cut, because cut names may look alike.
+    """
     options = console.options.update(max_width=100_000)
     for name in spare:
         if Measurement.get(console, options, table).maximum <= console.width:

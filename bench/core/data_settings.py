@@ -1,5 +1,6 @@
-"""Data settings that a command writes once into environment variables, which its worker processes inherit: unreadable
-images, labels and groups of images. Also data sets that are named by the path of their folder."""
+"""Data settings that a command writes once into environment variables, which its worker processes inherit: the allowed
+fraction of unreadable images, the table of labels, and the file of groups (images of one patient, camera or site). Also
+data sets that are named by the path of their folder."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that replaces M
 
 
 def max_unreadable() -> float:
-    """Return the largest fraction of unreadable images that may be left out of a set; a set with more is refused.
+    """Return the fraction of a data set's images that may be unreadable; these are left out. A data set with more
+    unreadable images is refused.
 
     Raises:
         UserError: $VIT_BENCH_MAX_UNREADABLE is not a fraction.
@@ -28,7 +30,7 @@ def max_unreadable() -> float:
 
 
 def allow_unreadable(text: str) -> None:
-    """Set the fraction that `max_unreadable` returns, in this process and those that it starts.
+    """Set the fraction that `max_unreadable` returns, in this process and in processes that it starts.
 
     Raises:
         UserError: `text` is not a fraction such as 5% or 0.05.
@@ -38,7 +40,8 @@ def allow_unreadable(text: str) -> None:
 
 
 def asked_columns(columns: Sequence[str]) -> dict[str, list[str]]:
-    """Return the columns of a table of labels by what they hold: ["label=species"] -> {"label": ["species"]}.
+    """Return role -> names of the columns of a table of labels that have this role: ["label=species"] becomes
+    {"label": ["species"]}.
 
     Raises:
         UserError: an entry is not ROLE=COLUMN, or its role is not one of `ROLES`.
@@ -55,7 +58,11 @@ def asked_columns(columns: Sequence[str]) -> dict[str, list[str]]:
 
 
 def remember_labels(path: Path | str | None, columns: Sequence[str]) -> None:
-    """Set the table of labels, and the columns that the user named, for this process and those that it starts.
+    """Set the table of labels for this process and for processes that it starts.
+
+    Args:
+        path: file of the table; None if the data set's own table is used.
+        columns: the user's choice of columns, each as ROLE=COLUMN.
 
     Raises:
         UserError: see `asked_columns`.
@@ -65,14 +72,17 @@ def remember_labels(path: Path | str | None, columns: Sequence[str]) -> None:
 
 
 def is_path(name: str) -> bool:
-    """Whether the name of a data set is the path of a folder."""
+    """Return whether the name of a data set is the path of a folder, such as "photos/flowers" or "./flowers"."""
     before = name.partition(":")[0]
     return before.startswith((".", "~", os.sep)) or "/" in before or os.sep in before
 
 
 def folder_set(name: str, root: Path | None) -> tuple[Path, str]:
-    """Return (data root, name of the set) for the path of a folder and the options that may follow it: for
-    photos/flowers:64px@1000, the absolute path of photos and "folder:flowers:64px@1000".
+    """Return (data root, name of the data set) for the path of a folder and the options that may follow it. For
+    photos/flowers:64px@1000 these are the absolute path of photos and "folder:flowers:64px@1000".
+
+    Args:
+        root: the data root that other data sets of the study require; None if there is none yet.
 
     Raises:
         UserError: there is no such folder, or it is not directly in `root`.

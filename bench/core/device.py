@@ -1,8 +1,9 @@
-"""Device selection, timed calls, out-of-memory detection, evaluation in batches that fit. Torch is imported only when
-it is needed.
+"""Device selection, timed calls, out-of-memory detection, and evaluation in batches that fit into memory. Torch is
+imported only when it is needed.
 
-GPUs with AMD's ROCm are "cuda" in torch. Intel's GPUs are "xpu" and Apple's "mps"; they are used on request only,
-because nothing has been measured on one. The functions of all of them are reached through `module`.
+A device is named as in torch, without or with a number: "cpu", "cuda", "cuda:1". GPUs with AMD's ROCm are "cuda" too.
+Intel's GPUs are "xpu" and Apple's are "mps"; they are used on request only, because nothing has been measured on one.
+`module` returns torch's functions for any kind of GPU.
 """
 
 from __future__ import annotations
@@ -39,9 +40,12 @@ VISIBLE_VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")  # NVIDIA an
 
 
 class DeviceChoice(NamedTuple):
-    """A device (one of KINDS except "auto") and the reason why it was chosen, or "" if there is nothing to say.
+    """A device that was chosen.
 
-    For a GPU chosen as "cuda" the reason is its name.
+    Attributes:
+        device: one of KINDS except "auto".
+        reason: for "cuda", the name of the GPU; for other devices, why the device was chosen, in words; "" if the user
+            asked for it.
     """
 
     device: str
@@ -51,8 +55,8 @@ class DeviceChoice(NamedTuple):
 def meta() -> Any:
     """Return `torch.device("meta")`, under which modules are built with shapes but without values.
 
-    Libraries of networks import torch's compiler, and torch 2.8 cannot import it under the meta device: hence it is
-    imported here, before.
+    Libraries of networks import torch's compiler, and torch 2.8 cannot import it under the meta device. Hence, with a
+    torch before 2.9, the compiler is imported here first.
     """
     import torch
 
@@ -62,8 +66,8 @@ def meta() -> Any:
 
 
 def find_device(wanted: str) -> DeviceChoice:
-    """Return the device that was asked for; for "auto", a CUDA or ROCm GPU that torch can use, else the CPU. Without a
-    GPU's driver, "auto" does not import torch.
+    """Return the device `wanted`, one of KINDS. "auto" stands for a CUDA or ROCm GPU if torch can use one, else for the
+    CPU; on a machine without the driver of such a GPU, it does not import torch.
 
     Raises:
         UserError: the device is unknown, or cannot be used on this machine.
@@ -99,8 +103,8 @@ def find_device(wanted: str) -> DeviceChoice:
 
 
 def check_usable(device: str) -> None:
-    """Refuse a device that cannot compute here. A device with a number, such as "cuda:1", also becomes the current
-    device of this process, which calls without a number refer to (streams, graphs, the device's name).
+    """Raise an error if this machine cannot compute on a device. A device with a number, such as "cuda:1", also becomes
+    torch's current device, on which calls that name no device number work (streams, graphs, the device's name).
 
     Raises:
         UserError: the device cannot be used; the message says why.
@@ -116,9 +120,9 @@ def check_usable(device: str) -> None:
 
 
 def accelerators(device: str) -> tuple[str, ...]:
-    """Return the ids of all CUDA devices that this process may use, in the form that CUDA_VISIBLE_DEVICES takes. An
-    inherited CUDA_VISIBLE_DEVICES is kept. Each part of a divided GPU (MIG) counts as a device, beside undivided GPUs.
-    Empty for every other kind of device.
+    """Return the ids of all CUDA devices that this process may use, as they are written in CUDA_VISIBLE_DEVICES; an
+    empty tuple if `device` is of another kind. If that variable is set already, its ids are returned. Each part of a
+    divided GPU (MIG) counts as one device, and so does each undivided GPU.
     """
     if not device.startswith("cuda"):
         return ()
@@ -139,31 +143,32 @@ def accelerators(device: str) -> tuple[str, ...]:
 
 
 def place(devices: tuple[str, ...], worker: int, *, ranks: int = 1) -> tuple[str, ...]:
-    """Return the devices of the worker with index `worker`: one for each of its ranks, assigned round-robin, so that
-    workers share devices if there are too few."""
+    """Return the devices of the worker with index `worker`, one for each of its ranks (processes). Devices are assigned
+    round-robin, so workers share them if there are too few. Without devices, return ()."""
     return tuple(devices[(worker * ranks + rank) % len(devices)] for rank in range(ranks)) if devices else ()
 
 
 def sharing(device: str, processes: int) -> int:
-    """Return how many of `processes` processes share a device at most, as `place` distributes them; 1 on a CPU."""
+    """Return the largest number of processes on one device when `place` distributes `processes` processes over all
+    devices; 1 on a CPU."""
     return -(-processes // len(devices)) if (devices := accelerators(device)) else 1
 
 
 def module(device: str) -> Any:
-    """Return torch's module for a kind of device: torch.cuda, torch.xpu or torch.mps."""
+    """Return torch's module for the kind of a device: torch.cuda, torch.xpu or torch.mps."""
     import torch
 
     return torch.get_device_module(device.partition(":")[0])
 
 
 def device_name(device: str) -> str | None:
-    """Return the product name of a device; None for a CPU, and for an Apple GPU, which has no name of its own."""
+    """Return the product name of a GPU; None for a CPU, and for an Apple GPU, which has no name of its own."""
     return None if device.startswith(("cpu", "mps")) else module(device).get_device_name(device)
 
 
 def generators(device: str) -> list[Any]:
-    """Return torch's random generators of the CPU and of `device`. Seeding these avoids `torch.manual_seed`, which
-    visits every kind of device and takes 0.3 ms."""
+    """Return torch's random generators of the CPU and, if it is another device, of `device`. Seeding these avoids
+    `torch.manual_seed`, which visits every kind of device and takes 0.3 ms."""
     import torch
 
     place, own = torch.device(device), [torch.default_generator]
@@ -180,8 +185,8 @@ _limits: dict[str, int] = {}  # device -> bytes that this process may allocate t
 
 
 def share_memory(device: str, processes: int) -> None:
-    """Limit this process to its part of the memory of a GPU that `processes` processes share. Otherwise, which data
-    stay on the GPU and how a batch is divided would depend on which process started first."""
+    """Limit this process to its part of the memory of a CUDA GPU that `processes` processes share. Without a limit,
+    which data stay on the GPU and how a batch is divided would depend on which process started first."""
     if processes > 1 and device.startswith("cuda"):
         part = SHARED / processes
         module(device).set_per_process_memory_fraction(part)
@@ -189,8 +194,8 @@ def share_memory(device: str, processes: int) -> None:
 
 
 def free_memory(device: str) -> int:
-    """Return the bytes that this process may still allocate on a device. For a CPU, and for an Apple GPU, which uses
-    the machine's memory, these are the machine's available bytes, or its total memory if the system does not tell."""
+    """Return the bytes that this process may still allocate on a device. For a CPU or an Apple GPU, which uses the
+    machine's memory, return the available memory of the machine, or its total memory if the system states no other."""
     if not device.startswith(("cpu", "mps")):
         free: int = module(device).mem_get_info(device)[0]
         return min(free, _limits[device] - module(device).memory_reserved(device)) if device in _limits else free
@@ -201,15 +206,16 @@ def free_memory(device: str) -> int:
 
 
 def to_device(tensor: Any, device: str) -> Any:
-    """Return a copy of a CPU tensor on a device, without waiting for the copy: it is made from pinned memory."""
+    """Return a copy of a CPU tensor on a device, without waiting until the copy is complete. On a CUDA or Intel GPU the
+    copy is made from pinned memory, which makes this possible."""
     return (tensor.pin_memory() if device.startswith(("cuda", "xpu")) else tensor).to(device, non_blocking=True)
 
 
 def uploaded(array: Any, device: str) -> Any:
     """Return a copy of an array, which may be a read-only memory map, as a tensor on a device.
 
-    The array is copied once into pinned memory, and from there to the device while the device still computes with
-    earlier data; the CPU runs at most `UNDER_WAY` copies ahead.
+    On a CUDA or Intel GPU the array is copied once into pinned memory, and from there to the device while the device
+    still computes with earlier data; the CPU runs at most `UNDER_WAY` copies ahead.
     """
     import torch
 
@@ -234,7 +240,7 @@ def uploaded(array: Any, device: str) -> Any:
     return moved
 
 
-UNDER_WAY = 2
+UNDER_WAY = 2  # most copies to a GPU that may be unfinished when another is started
 _uploads: dict[str, tuple[Any, deque[Any]]] = {}  # device -> (stream for copies, events of the work before each copy)
 
 
@@ -247,14 +253,15 @@ def synchronise(device: str) -> None:
 
 
 DAMAGED: set[str] = set()
-"""Devices that are lost: a failed recording of a CUDA graph left their allocator in the state of recording (torch
-before 2.12)."""
+"""Devices on which this process can compute no more: a failed recording of a CUDA graph left the device's allocator in
+the state of recording (torch before 2.12)."""
 BEFORE_RELEASE: list[Callable[[], None]] = []
-"""Functions that `release` calls first: each drops objects that hold memory and can be made again."""
+"""Functions that `release` calls first. Each one drops objects that hold device memory and can be made again."""
 
 
 def release(device: str) -> None:
-    """Release torch's cached memory on a device, and all objects that the functions in `BEFORE_RELEASE` drop."""
+    """Free memory of a device: call the functions in `BEFORE_RELEASE`, which drop objects that can be made again, and
+    empty torch's cache of unused memory."""
     for drop in BEFORE_RELEASE:
         drop()
     gc.collect()
@@ -263,7 +270,7 @@ def release(device: str) -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an exception means that memory ran out, on any device."""
+    """Return whether an exception means that memory ran out, on any device."""
     import torch
 
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
@@ -277,8 +284,8 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_lost(device: str) -> bool:
-    """Whether this process can compute nothing on a device any more: after an illegal memory access or an uncorrectable
-    error, every call to the GPU fails."""
+    """Return whether a device is lost to this process: after an illegal memory access or an uncorrectable error, every
+    call to a GPU fails until the process ends."""
     if device.startswith("cpu") or device in DAMAGED:
         return device in DAMAGED
     import torch
@@ -290,14 +297,15 @@ def is_lost(device: str) -> bool:
 
 
 class OutOfMemory(Exception):
-    """A workload did not fit into the device's memory; what it had allocated has been released."""
+    """Raised when a workload does not fit into the device's memory, after what it had allocated was released."""
 
 
 def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:
-    """Return the total seconds of `calls` calls. The device is synchronised before the first and after the last only.
+    """Return the total seconds that `calls` calls of the function `call` take. The device is synchronised only before
+    the first call and after the last.
 
     Raises:
-        OutOfMemory: memory ran out; it replaces the device's own exception.
+        OutOfMemory: memory ran out; this replaces the device's own exception.
     """
     try:
         synchronise(device)
@@ -315,15 +323,15 @@ def timed(call: Callable[[], object], *, device: str, calls: int = 1) -> float:
 
 
 class InBatches:
-    """Calls a function for a number of images, one batch at a time. Where memory runs out, the batch size is halved and
+    """Calls a function for a number of images, one batch at a time. If memory runs out, the batch size is halved, and
     the batch that failed is repeated.
 
     This is only valid if the result for an image does not depend on the rest of its batch, up to rounding, as with
     networks in evaluation mode.
 
     Args:
-        batch: images per batch. The attribute of that name is the largest size that is still believed to fit; it never
-            grows.
+        batch: images per batch to begin with. The attribute `batch` is the current size: it is halved when memory runs
+            out, and never grows.
     """
 
     def __init__(self, batch: int = BATCH, *, device: str) -> None:
@@ -331,8 +339,12 @@ class InBatches:
         self.shrunk = False  # whether memory ran out at least once
 
     def __call__(self, images: int, work: Callable[[slice], T]) -> list[T]:
-        """Return the results of `work(slice)` for each batch, in order. `work` may be repeated, so it must have no
-        effect unless it succeeds.
+        """Return the result of `work` for each batch, in order. A call of `work` may be repeated, so a call that fails
+        must leave nothing behind.
+
+        Args:
+            images: number of images.
+            work: (slice of the image numbers, which is the batch) -> result.
 
         Raises:
             RuntimeError, MemoryError: not even one image at a time fits, or `work` failed for another reason.

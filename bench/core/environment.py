@@ -24,16 +24,16 @@ class Environment:
     """The versions, hardware and commit that a result was made with. It holds no host name, user name or path.
 
     Attributes:
-        python … pandas: versions.
+        python, project_version, torch, timm, numpy, scipy, pandas: versions; None for what is not installed.
         platform: operating system and machine type, such as "Linux x86_64".
-        cpu: the processor's name.
-        cores: processors that the process was allowed to use.
-        accelerator: name of the GPU; None without one.
+        cpu: name of the processor.
+        cores: number of processors that the process was allowed to use.
+        accelerator: name of the GPU; None without a GPU.
         cuda: version of CUDA; None without a GPU.
-        commit: git commit of this project.
-        dirty: whether tracked files differed from the commit.
-        time_start: start of the first attempt, UTC.
-        time_end: when the record was made, UTC.
+        commit: git commit of this project; None outside a git checkout.
+        dirty: whether tracked files differed from the commit; None outside a git checkout.
+        time_start: start of the cell's first attempt, UTC.
+        time_end: time when the record was made, UTC.
     """
 
     python: str | None = None
@@ -70,8 +70,8 @@ def commit() -> tuple[str | None, bool | None]:
 
 
 def counts_energy(device: str) -> bool:
-    """Whether this machine may be able to measure the energy of a cell: the device is a CUDA GPU, or Linux shows energy
-    counters of the processor (RAPL)."""
+    """Return whether this machine may be able to measure the energy of a run: the device is a CUDA GPU, or Linux shows
+    energy counters of the processor (RAPL)."""
     return device.startswith("cuda") or any(POWERCAP.glob("intel-rapl:*"))
 
 
@@ -97,7 +97,8 @@ def cores() -> int:
 
 
 def core_groups(root: Path = NODES) -> list[set[int]]:
-    """Return the processors that this process may use, one set of processor numbers for each NUMA node."""
+    """Return the processors that this process may use, one set of processor numbers for each NUMA node. `root`: the
+    folder in which Linux describes the nodes."""
     own = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     groups = []
     for path in sorted(root.glob("node*/cpulist")):
@@ -119,7 +120,8 @@ def version(package: str) -> str | None:
 
 
 def describe(*, time_start: str | None = None, time_end: str | None = None) -> Environment:
-    """Return the environment to store in a record. The accelerator is named only if torch has already been imported."""
+    """Return the environment to store in a record; the arguments become its fields of the same names. The GPU is named
+    only if torch has already been imported."""
     head, dirty = commit()
     torch = sys.modules.get("torch")
     accelerated = torch is not None and torch.cuda.is_available()

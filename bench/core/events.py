@@ -1,5 +1,8 @@
-"""Events that a worker process reports to the processes that watch it: one line of JSON each, on a channel that the
-code of a model cannot print to."""
+"""Events that a worker process reports to the processes that watch it. Each event is one line of JSON, on a channel to
+which the code of a model cannot print.
+
+In all events, `cell` is the folder name of the cell (a training run with its evaluations) that the worker runs.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ class Advanced:
     """The progress of a job, reported from time to time for displays.
 
     Attributes:
-        done, total: steps done, and steps in all, as the job counts them.
-        phase: for example "training", "evaluating".
-        loss: mean loss of the steps that were read last; None before the first reading, and for jobs without a loss.
+        done, total: number of steps done, and of all steps, as the job counts them.
+        phase: what the job does at present, for example "training" or "evaluating".
+        loss: mean loss of the last steps whose losses were copied from the device; None before the first such copy, and
+            for jobs without a loss.
         seconds: seconds spent on training so far.
         horizons: number of horizons (budgets) evaluated so far.
     """
@@ -35,7 +39,12 @@ class Advanced:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellStarted:
-    """A worker has begun a cell."""
+    """Event: a worker has begun a cell (a training run with its evaluations).
+
+    Attributes:
+        cell: folder name of the cell.
+        model, data, seed: the cell's model, pre-training data set and seed.
+    """
 
     cell: str
     model: str
@@ -45,7 +54,7 @@ class CellStarted:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellAdvanced:
-    """The progress of a cell."""
+    """Event: the training or evaluation of a cell has made progress. `cell`: folder name of the cell."""
 
     cell: str
     progress: Advanced
@@ -53,12 +62,13 @@ class CellAdvanced:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellDone:
-    """The cell has a record.
+    """Event: a cell (a training run with its evaluations) has ended, and its record is written.
 
     Attributes:
-        status: status in the record: "complete", "diverged", "oom" or "failed".
+        cell: folder name of the cell.
+        status: status in the record: "complete", "diverged", "oom" (out of memory) or "failed".
         reason: why the status is not "complete"; None if it is.
-        seconds: seconds that the cell took, all attempts together.
+        seconds: wall-clock seconds of all attempts at the cell; None if not known.
     """
 
     cell: str
@@ -69,7 +79,8 @@ class CellDone:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellFailed:
-    """An attempt at a cell failed and left no record."""
+    """Event: an attempt to run a cell failed and left no record. `cell`: folder name of the cell. `reason`: why the
+    attempt failed."""
 
     cell: str
     reason: str
@@ -77,21 +88,24 @@ class CellFailed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellInterrupted:
-    """A signal stopped an attempt at a cell; its state has been saved."""
+    """Event: a signal stopped an attempt to run a cell, after the state of the training was saved. `cell`: folder name
+    of the cell."""
 
     cell: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellLost:
-    """Another process has taken the cell over, or the worker of the cell vanished."""
+    """Event: another process has taken over a cell from its worker, or that worker has vanished. `cell`: folder name of
+    the cell."""
 
     cell: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CellUnsettled:
-    """The record of a cell is written, but its weights or checkpoints could not be moved or deleted."""
+    """Event: the record of a cell is written, but the cell's weights or checkpoints could not be moved or deleted.
+    `cell`: folder name of the cell. `reason`: why they could not."""
 
     cell: str
     reason: str
@@ -99,24 +113,24 @@ class CellUnsettled:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Notice:
-    """One line of text to show to the user."""
+    """Event: there is one line of text, `message`, to show to the user."""
 
     message: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerEnded:
-    """A worker ended while it had no cell; reported by the executor that started the worker."""
+    """Event: a worker ended while it had no cell. The executor that started the worker reports it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProcessFailed:
-    """A process failed outside a cell and ends.
+    """Event: a process failed while it worked on no cell, and ends.
 
     Attributes:
         what: what is wrong.
-        fix: what to do about it; "" if that is not known.
-        killed: whether a child process of it was killed.
+        fix: what the user can do about it; "" if that is not known.
+        killed: whether a child process of that process was killed.
     """
 
     what: str
@@ -148,8 +162,8 @@ def to_line(event: WorkerEvent) -> str:
 
 
 def from_line(line: str) -> WorkerEvent | None:
-    """Return the event at the end of a line; None if there is none. In a log, text printed without a newline may
-    precede the event."""
+    """Return the event that a line ends with; None if the line ends with no event. In a log, text that was printed
+    without a newline may precede the event."""
     try:
         body = json.loads(line[max(0, line.find(EVENT_PREFIX)) :])
         kind = KINDS[body.pop("event")]
@@ -161,7 +175,8 @@ def from_line(line: str) -> WorkerEvent | None:
 
 
 def reports_failure(main: Callable[[list[str] | None], int]) -> Callable[[list[str] | None], int]:
-    """Wrap the `main` of a child process so that a failure is reported to its parent as a `ProcessFailed` event."""
+    """Wrap the `main` of a child process so that its failure is reported to the parent process as a `ProcessFailed`
+    event on standard output."""
 
     @functools.wraps(main)
     def reporting(argv: list[str] | None = None) -> int:
@@ -180,6 +195,6 @@ def reports_failure(main: Callable[[list[str] | None], int]) -> Callable[[list[s
 
 
 def last_failure(lines: list[str]) -> ProcessFailed | None:
-    """Return the last failure among the lines that a process printed; None without one."""
+    """Return the last `ProcessFailed` event in the lines that a process printed; None if there is none."""
     events = map(from_line, reversed(lines))
     return next((event for event in events if isinstance(event, ProcessFailed)), None)

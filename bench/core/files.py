@@ -1,9 +1,10 @@
 """Atomic file writes (a file is complete or absent), and JSON files with a checksum.
 
-All results, checkpoints, leases and caches are written here: to a temporary name beside the final one, opened
-exclusively; then flush; fsync; a rename or a link; fsync of the folder. The temporary name is random, because the main
-process of every container has the same process id. A writer holds a lock on its file, so leftovers of a killed process
-can be distinguished from files that are being written (`remove_leftovers`).
+All results, checkpoints, leases (claims of a cell by a process) and caches are written by these functions. A file is
+created exclusively under a temporary name beside the final one; then follow flush, fsync, a rename or a link to the
+final name, and fsync of the folder. The temporary name is random, because the main process of every container has the
+same process id. A writer holds a lock on its file, so leftovers of a killed process can be distinguished from files
+that are being written (`remove_leftovers`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ try:
 except ImportError:  # not POSIX, so files cannot be locked
     fcntl = None  # type: ignore[assignment]
 
-SEAL = "digest"
+SEAL = "digest"  # the entry of a JSON object that holds the sha256 of the others
 MOST_BYTES = 1 << 30  # largest file that `read_whole` reads
 ABANDONED_AFTER = (
     7 * 86_400.0
@@ -53,12 +54,12 @@ REASONS = {
 
 
 def canonical(value: Any) -> str:
-    """Return a value as JSON with sorted keys and no spaces, so that equal values give equal text."""
+    """Return a value as JSON text with sorted keys and without spaces, so that equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def explain(error: OSError, path: Path) -> UserError:
-    """Return the error to show the user for a failed write."""
+    """Return the error to show to the user for a failed write. `path`: the file or folder that was written."""
     what, fix = REASONS.get(error.errno or 0, (f"Writing failed ({error.strerror})", "Check the disk and try again."))
     return UserError(f"{what}: {path}", fix)
 
@@ -67,20 +68,21 @@ def explain(error: OSError, path: Path) -> UserError:
 
 
 def free_bytes(path: Path) -> int:
-    """Return the free bytes of the disk on which `path` lies or would be created."""
+    """Return the number of free bytes on the disk on which `path` lies or would be created."""
     whole = path.absolute()
     return shutil.disk_usage(next(folder for folder in (whole, *whole.parents) if folder.exists())).free
 
 
 def make_directory(path: Path, *, parents: bool = True) -> Path:
-    """Create the folder `path` and its parents so that they survive a power cut, and check that files can be written.
+    """Create the folder `path` and its parents so that they survive a power cut, check that files can be written in it,
+    and return `path`.
 
     Args:
-        parents: False where a missing parent means that its file system is not mounted: the parent, if created, would
-            lie on another disk.
+        parents: whether to create missing parents. If not, a missing parent is an error: its file system may not be
+            mounted, and a new folder would lie on another disk.
 
     Raises:
-        UserError: it cannot be created or written.
+        UserError: the folder cannot be created, or files cannot be written in it.
     """
     try:
         new = list(itertools.takewhile(lambda folder: not folder.exists(), (path, *path.parents)))
@@ -96,7 +98,7 @@ def make_directory(path: Path, *, parents: bool = True) -> Path:
 
 
 def entries(folder: str | Path) -> list[os.DirEntry[str]]:
-    """Return the entries of a folder; an empty list if it is not a folder or may not be read."""
+    """Return the entries of a folder; an empty list if there is no such folder or it may not be read."""
     try:
         with os.scandir(folder) as there:
             return list(there)
@@ -105,7 +107,7 @@ def entries(folder: str | Path) -> list[os.DirEntry[str]]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make a rename inside `path` survive a power cut (POSIX needs the directory itself to be synced)."""
+    """Make a rename inside the folder `path` survive a power cut; POSIX requires that the folder itself is synced."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -114,15 +116,16 @@ def sync_directory(path: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Return a unique path beside `path` that matches `.*.tmp`. The name is cut to 200 bytes first, because file
-    systems limit the bytes of a name."""
+    """Return a unique path beside `path` whose name matches `.*.tmp`. It contains the name of `path`, cut to 200 bytes,
+    because file systems limit the bytes of a name."""
     kept = os.fsencode(path.name)[:200].decode(errors="ignore")
     return path.with_name(f".{kept}.{secrets.token_hex(8)}.tmp")
 
 
 @contextlib.contextmanager
 def synced(path: Path) -> Iterator[IO[bytes]]:
-    """Open a new file, which is synced to disk when the block ends; for files in a `new_directory`.
+    """Open a new file for writing, and sync it to disk when the block ends. Meant for files in a `new_directory`, which
+    is complete or absent as a whole.
 
     Raises:
         OSError: the file exists already, or cannot be written.
@@ -135,8 +138,8 @@ def synced(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Create a temporary folder for the block to fill; it is renamed to `path` when the block ends. If the block
-    raises, the folder is deleted.
+    """Create a temporary folder, yield its path for the block to fill, and rename it to `path` when the block ends. If
+    the block raises an error, the folder is deleted.
 
     Raises:
         OSError: a write failed, or `path` exists already and is not an empty folder.
@@ -163,8 +166,8 @@ def remove_leftovers(*folders: Path, owned: bool = False) -> None:
     """Delete what killed processes left half-written in `folders`: temporary files and folders that nobody has locked.
 
     Args:
-        owned: whether no other process writes in these folders. Where files cannot be locked, a temporary file is
-            deleted only if this is true or the file is older than `ABANDONED_AFTER`.
+        owned: True if no other process writes in these folders. Where files cannot be locked, a temporary file is
+            deleted only if `owned` is True or the file is older than `ABANDONED_AFTER` seconds.
     """
     for path in [path for folder in folders for path in folder.glob(".*.tmp")]:
         with contextlib.suppress(OSError):
@@ -178,7 +181,7 @@ def remove_leftovers(*folders: Path, owned: bool = False) -> None:
 
 
 def has_locks(folder: Path) -> bool:
-    """Whether files in `folder` can be locked; on some network file systems they cannot.
+    """Return whether files in `folder` can be locked; on some network file systems they cannot.
 
     Raises:
         UserError: the folder cannot be written to.
@@ -191,8 +194,13 @@ def has_locks(folder: Path) -> bool:
 
 
 def lock(handle: int, *, wait: bool = False) -> bool | None:
-    """Try to lock an open file. Return True if it succeeded, False if another process holds the lock, None if the file
-    system or the operating system has no locks. `wait`: wait for another process to release the lock."""
+    """Try to lock an open file exclusively. Return True if it is locked now, False if another process holds the lock,
+    None if the file system or the operating system has no locks.
+
+    Args:
+        handle: descriptor of the file.
+        wait: whether to wait until another process that holds the lock releases it.
+    """
     if fcntl is None:
         return None
     try:
@@ -209,7 +217,8 @@ def lock(handle: int, *, wait: bool = False) -> bool | None:
 
 @contextlib.contextmanager
 def temporary_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file under a temporary name beside `path`. It is deleted when the block ends, unless it was renamed.
+    """Open a new file under a temporary name beside `path`. When the block ends, the file is deleted unless it was
+    renamed.
 
     Raises:
         OSError: the file cannot be created.
@@ -233,7 +242,7 @@ def _create(path: Path) -> IO[bytes]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that is synced and replaces `path` when the block ends without an error.
+    """Open a temporary file for writing. When the block ends without an error, the file is synced and replaces `path`.
 
     Raises:
         OSError: the disk is full, or the file cannot be written for another reason.
@@ -249,10 +258,10 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _renaming(handle: int, target: Path) -> Iterator[None]:
-    """Ignore a false FileNotFoundError of a rename to `target` inside the block. `handle` is the open file or folder.
+    """Ignore a FileNotFoundError of a rename to `target` inside the block if the rename has succeeded all the same.
 
     A network file system whose first reply was lost repeats the rename and then finds nothing to rename. The rename
-    succeeded if `target` is what is open as `handle`.
+    has succeeded if `target` is the file or folder that is open under the descriptor `handle`.
     """
     try:
         yield
@@ -264,8 +273,10 @@ def _renaming(handle: int, target: Path) -> Iterator[None]:
 
 
 def write_bytes(path: Path, data: bytes, *, before: Callable[[], None] = lambda: None) -> None:
-    """Write `data` as the whole file `path`, atomically, replacing a file that is there. `before` is called just before
-    the replacement.
+    """Write `data` as the whole file `path`, atomically, replacing a file that is there.
+
+    Args:
+        before: is called just before the file gets its final name; if it raises, nothing is written.
 
     Raises:
         UserError: the disk is full, read-only, …; no partial file is left, under the final or the temporary name.
@@ -280,8 +291,10 @@ def write_bytes(path: Path, data: bytes, *, before: Callable[[], None] = lambda:
 
 
 def write_new(path: Path, data: bytes, *, before: Callable[[], None] = lambda: None) -> None:
-    """Write `data` as a file that must not exist yet, atomically: of two writers, exactly one succeeds. `before` is
-    called just before the file gets its name.
+    """Write `data` as a file that must not exist yet, atomically: of two writers, exactly one succeeds.
+
+    Args:
+        before: is called just before the file gets its final name; if it raises, nothing is written.
 
     Raises:
         FileExistsError: the file exists.
@@ -308,8 +321,8 @@ def write_new(path: Path, data: bytes, *, before: Callable[[], None] = lambda: N
 
 
 def link_new(source: Path, target: Path) -> None:
-    """Give the file `source` the second name `target`, which must not exist yet. Where the file system has no hard
-    links, the file is renamed.
+    """Give the file `source` a second name, `target`, which must not exist yet. If the file system has no hard links,
+    the file is renamed to `target` instead.
 
     Raises:
         FileExistsError: `target` exists.
@@ -329,11 +342,11 @@ def link_new(source: Path, target: Path) -> None:
 
 
 def move(source: Path, target: Path) -> None:
-    """Rename a file, replacing the file at `target`. It is no error if `source` is missing, because another process may
-    just have moved it.
+    """Rename a file, replacing the file at `target`. A missing `source` is no error, because another process may just
+    have moved it.
 
     Raises:
-        UserError: it cannot be renamed.
+        UserError: the file cannot be renamed.
     """
     try:
         with contextlib.suppress(FileNotFoundError):
@@ -353,7 +366,11 @@ def file_sha256(path: Path) -> str:
 
 
 def dump_json(value: Any) -> bytes:
-    """Return a value as JSON bytes with sorted keys. NaN raises ValueError: a missing number is null."""
+    """Return a value as JSON bytes with sorted keys, indented.
+
+    Raises:
+        ValueError: a number is NaN or infinite; a missing number is None (null).
+    """
     return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
 
 
@@ -366,7 +383,7 @@ def append_line(path: Path, value: Any) -> None:
     """Append a value to a file as one line of JSON. Readers must tolerate an incomplete last line.
 
     Raises:
-        UserError: the disk is full, ….
+        UserError: the file cannot be written (the disk is full, …).
     """
     try:
         with open(path, "a", encoding="utf-8") as handle:
@@ -376,20 +393,20 @@ def append_line(path: Path, value: Any) -> None:
 
 
 def digest(body: Mapping[str, Any]) -> str:
-    """Return the sha256 of a JSON object, computed without the entry `SEAL`, which states it."""
+    """Return the sha256 of a JSON object in hexadecimal, computed without the entry `SEAL`, which holds this sha256."""
     return hashlib.sha256(canonical({k: v for k, v in body.items() if k != SEAL}).encode()).hexdigest()
 
 
 def sealed(body: Mapping[str, Any]) -> bytes:
-    """Return a JSON object as bytes, with its own sha256 in the field `SEAL`, so that a changed byte is noticed."""
+    """Return a JSON object as bytes with its own sha256 in the entry `SEAL`, so that a changed byte can be noticed."""
     return dump_json({**body, SEAL: digest(body)})
 
 
 def write_sealed(path: Path, body: Mapping[str, Any]) -> None:
-    """Write a JSON object with its own sha256 (see `sealed`), atomically.
+    """Write a JSON object with its own sha256 (see `sealed`) as a file, atomically.
 
     Raises:
-        UserError: the disk is full, ….
+        UserError: the file cannot be written (the disk is full, …).
     """
     write_bytes(path, sealed(body))
 
@@ -398,8 +415,8 @@ def read_whole(path: Path) -> bytes:
     """Return a file's contents.
 
     Raises:
-        OSError: the file cannot be read; is not a regular file (a pipe might never end); or is larger than
-            `MOST_BYTES`, which no file written here is.
+        OSError: the file cannot be read, is not a regular file (reading a pipe might never end), or is larger than
+            `MOST_BYTES`, so that it cannot be a file that this project wrote.
     """
     if (path.exists() and not path.is_file()) or path.stat().st_size > MOST_BYTES:
         raise OSError(errno.EINVAL, "it is not a file, or too large", str(path))
@@ -407,11 +424,11 @@ def read_whole(path: Path) -> bytes:
 
 
 def read_sealed(path: Path, *, legacy_fields: frozenset[str] = frozenset()) -> dict[str, Any]:
-    """Read a file that `write_sealed` wrote, verify its sha256, and return the object without the field `SEAL`.
+    """Read a file that `write_sealed` wrote, verify its sha256, and return the object without the entry `SEAL`.
 
     Args:
-        legacy_fields: a file without a sha256 is accepted if it has only these fields: it was written before such files
-            were sealed.
+        legacy_fields: a file without a sha256 is accepted if it has no other entries than these: early versions of the
+            project wrote such files without a sha256.
 
     Raises:
         OSError: the file cannot be read.

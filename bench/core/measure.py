@@ -1,5 +1,5 @@
-"""What a score measures (task, data set, metric). Tables, figures and findings name it by a text, which only `Measure`
-parses."""
+"""The measure of a score: its task, data set and metric. Tables, figures and findings name a measure by a text, which
+only `Measure` parses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bench.core.metrics import ACCURACY, METRICS
 
 UPSTREAM, FEWSHOT, FINETUNE = "upstream", "fewshot", "finetune"
 SAID = {FINETUNE: "fine-tuned", "linear": "linear probe", "vtab": ""}
-"""Task -> words for how it uses a downstream set. They are needed because a set's name alone means its few-shot
-probe."""
+"""Task -> words for how it uses a downstream data set. They are needed because a data set's name alone means that a
+few-shot probe was evaluated on it."""
 
 
 MAX_TASKS = 4  # a mean over more tasks than this is described by their number, not their names
@@ -20,11 +20,15 @@ MAX_TASKS = 4  # a mean over more tasks than this is described by their number, 
 
 @dataclass(frozen=True)
 class Measure:
-    """A task, its data set and a metric: "upstream", "mnist" (its few-shot probe), "finetune@10shot:mnist map".
+    """What a score measures: a task, its data set and a metric.
+
+    As text, which `str` returns: "upstream" (accuracy of the trained classifier on the test images of the pre-training
+    set), "mnist" (a few-shot probe on that data set), "finetune@10shot:mnist map" (mAP after fine-tuning on 10 images
+    per class).
 
     Attributes:
-        task: the name of the task's file.
-        data: the name of the data set; empty for `UPSTREAM`, which is evaluated on the set that was trained on.
+        task: the name of the task's file in bench/tasks/, or `UPSTREAM`.
+        data: the name of the data set; "" for `UPSTREAM`, which is evaluated on the data set that was trained on.
         metric: a key of `bench.core.metrics.METRICS`.
         sizes: sizes that follow the task's name after "@": "56px" (pixels per side), "10shot" (images per class).
     """
@@ -36,17 +40,18 @@ class Measure:
 
     @classmethod
     def of_score(cls, task: str, data: str = "", metric: str = ACCURACY) -> Measure:
-        """Return the measure of a score. `task` may have sizes after its name: "finetune@56px@10shot"."""
+        """Return the measure of a score with these fields. `task` may have sizes after its name, such as
+        "finetune@56px@10shot"; `metric` is a key of `bench.core.metrics.METRICS`."""
         name, *sizes = task.split("@")
         return cls(name, "" if name == UPSTREAM else data, metric, tuple(sizes))
 
     @classmethod
     def parse(cls, text: str, tasks: Collection[str] = tuple(SAID)) -> Measure:
-        """Parse the text of a measure, such as "finetune@10shot:mnist map"; the inverse of `str`.
+        """Parse the text of a measure, such as "finetune@10shot:mnist map". This is the inverse of `str`.
 
         Args:
-            tasks: names that are tasks when they stand before a colon. Any other word there is part of the data set's
-                name, as in "folder:mine".
+            tasks: words that are names of tasks if they precede a colon. Any other word before a colon is part of the
+                data set's name, as in "folder:mine".
         """
         name, _, metric = text.rpartition(" ")
         if not name or metric not in METRICS:
@@ -65,17 +70,17 @@ class Measure:
 
     @property
     def whole_task(self) -> str:
-        """The task with its sizes, as scores name it: "finetune@56px"."""
+        """The name of the task with its sizes, such as "finetune@56px", as in the field `task` of a score."""
         return "@".join((self.task, *self.sizes))
 
     @property
     def pixels(self) -> int | None:
-        """Pixels per side of the task's images; None if the task does not state them."""
+        """Pixels per side of the task's images; None if the measure does not state them."""
         return self._size("px")
 
     @property
     def shots(self) -> int | None:
-        """Labelled images per class that the task uses; None if it does not state them."""
+        """Labelled images per class that the task uses; None if the measure does not state them."""
         return self._size("shot")
 
     @property
@@ -85,19 +90,20 @@ class Measure:
 
     @property
     def set_text(self) -> str:
-        """The data set, and the metric unless it is accuracy, as shown to people. An image size that the task states is
-        left out of the set's name."""
+        """The data set, and the metric unless it is accuracy, in words for people. An image size that the task states
+        is left out of the data set's name: "mnist:56px" becomes "mnist"."""
         name = self.data if self.pixels is None else self.data.removesuffix(f":{self.pixels}px")
         return name if self.metric == ACCURACY else f"{name} {self.metric}"
 
     @property
     def text(self) -> str:
-        """The data set and how the task uses it: "mnist, fine-tuned"."""
+        """The data set and how the task uses it, in words: "mnist, fine-tuned"."""
         return ", ".join(filter(None, (self.set_text, self.how)))
 
     @property
     def how(self) -> str:
-        """How the task uses the data set: "fine-tuned at 56 px on 10 images per class"; empty for a few-shot probe."""
+        """How the task uses the data set, in words: "fine-tuned at 56 px on 10 images per class"; "" for a few-shot
+        probe, and for tasks that `SAID` has no words for."""
         if self.task not in SAID:
             return ""
         at = f" at {self.pixels} px" if self.pixels else ""
@@ -110,8 +116,8 @@ class Measure:
 
 
 def measure_text(measure: str) -> str:
-    """Return a measure in words: "mnist (fine-tuned on 10 images per class)"; "test accuracy" for the classifier that
-    was trained."""
+    """Return the text of a measure (see `Measure`) in words for people: "mnist (fine-tuned on 10 images per class)".
+    "upstream" becomes "test accuracy"."""
     named = Measure.parse(measure)
     if named.task == UPSTREAM:
         return "test accuracy"
@@ -119,8 +125,13 @@ def measure_text(measure: str) -> str:
 
 
 def judged_on(measures: Sequence[str], shots: int | None) -> str:
-    """Return the measures that a verdict rests on, in words: "10-shot, mean of scripts and mnist", "mnist
-    (fine-tuned)", "mean of 19 tasks". `shots`: images per class of few-shot probes."""
+    """Return in words the measures whose mean a verdict rests on: "10-shot, mean of scripts and mnist", "mnist
+    (fine-tuned)", "mean of 19 tasks".
+
+    Args:
+        measures: the text of each measure; see `Measure`.
+        shots: labelled images per class of the few-shot probes; None to leave them out.
+    """
     probed = any(Measure.parse(measure).probed for measure in measures)
     names = [measure_text(measure) for measure in measures]
     mean = join(names) if len(names) <= MAX_TASKS else f"{len(names)} tasks"

@@ -8,20 +8,24 @@ from bench.core.errors import UserError
 
 ACCURACY = "accuracy"  # fraction of the test images that are classified correctly
 BALANCED, MACRO_F1, MEAN_AP = "balanced-accuracy", "macro-f1", "map"
-BESIDE = (BALANCED, MACRO_F1)  # offered beside accuracy for single-label images; multi-label: mAP and macro-F1
+BESIDE = (BALANCED, MACRO_F1)  # metrics that a user can add for images of one label; of several: mAP and macro-F1
 METRICS = {
     ACCURACY: "accuracy",
     BALANCED: "balanced accuracy",
     MACRO_F1: "macro-F1",
     MEAN_AP: "mAP",
 }
-"""Name -> words for people. Every metric lies in [0, 1], and larger is better; the first is the metric of every
-task."""
-RESAMPLED = "resampled"  # the key of resampled metrics in a score's detail: see `bench.store.resampled`
+"""Name of a metric -> the same in words for people. Every metric lies in [0, 1], and larger is better. Every task has
+the first."""
+RESAMPLED = "resampled"  # key of a metric's values on resamples in a score's detail: see `bench.store.resampled`
 
 
 def check_several(asked: Sequence[str], *, name: str) -> None:
     """Refuse metrics that are not defined for images with several labels each.
+
+    Args:
+        asked: the metrics that the user asked for.
+        name: the data set, for the message.
 
     Raises:
         UserError: such a metric was asked for; the message names it and the metrics that are computed instead.

@@ -1,5 +1,4 @@
-"""Base classes of results that display themselves, as text where they are printed and as HTML or images in
-notebooks."""
+"""Classes for results that display themselves: as text where they are printed, as HTML or images in notebooks."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from pathlib import Path
 
 
 class Shown:
-    """Base class of results that are displayed as `str(self)`; a notebook shows it as preformatted text."""
+    """Base class of results that are displayed as the text `str(self)`; a notebook shows this text preformatted."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -27,7 +26,8 @@ class Picture:
 
     @classmethod
     def at(cls, path: Path | str | None, name: str) -> Picture:
-        """Return a picture that is yet to be drawn: at `path`, or as the file `name` in a new temporary folder."""
+        """Return a picture whose file is yet to be drawn. The file is `path`; None: the file `name` in a new temporary
+        folder."""
         return cls(path=Path(path or Path(tempfile.mkdtemp(prefix="vit-bench-")) / name))
 
     def __fspath__(self) -> str:

@@ -1,6 +1,6 @@
-"""Child processes: their environment variables, and how they are ended with their parent.
+"""Child processes: the environment variables that they get, and threads that end them when their parent has ended.
 
-The variables must be set before torch is imported, so the parent sets them, not the worker.
+The variables must be set before torch is imported, so the parent process sets them, not the worker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLL_SECONDS = 0.2  # seconds between two checks of the parent
 
 
 def end_with(parent: int) -> None:
-    """Start a thread that sends this process SIGTERM once the process with the id `parent` is no longer its parent."""
+    """Start a thread that sends SIGTERM to this process once its parent, whose process id is `parent`, has ended."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -45,8 +45,8 @@ def end_with_starter() -> None:
 
 
 def free_memory_of(device: str) -> int:
-    """Return `free_memory(device)`, in bytes, asked by a child process. A process that asks a GPU occupies half a
-    gigabyte of it, and keeps all others out of a GPU that serves one process at a time.
+    """Return `free_memory(device)`, in bytes. For a GPU a child process asks, and then ends: a process that asks a GPU
+    occupies half a gigabyte of the GPU's memory, and keeps all others out of a GPU that serves one process at a time.
 
     Raises:
         UserError: the device cannot be used.
@@ -63,11 +63,14 @@ def free_memory_of(device: str) -> int:
 
 
 def child_environment(threads: int, *, devices: Sequence[str] = ()) -> dict[str, str]:
-    """Return the environment variables for a child process: this process's own, with the number of threads fixed, the
-    project importable and, if `devices` are given, only these visible.
+    """Return the environment variables for a child process: those of this process, changed so that the child uses
+    `threads` CPU threads and can import the project.
 
     malloc is told to keep large allocations instead of returning them to the kernel at each step, which would cost a
     training step on a CPU several per cent in page faults.
+
+    Args:
+        devices: ids of the only GPUs that the child sees (see `bench.core.device.accelerators`); (): no restriction.
     """
     environment = dict(os.environ)
     environment |= {

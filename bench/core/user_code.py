@@ -12,8 +12,8 @@ from typing import TextIO
 
 @contextlib.contextmanager
 def prints_aside() -> Iterator[None]:
-    """Send prints inside the block to standard error. In other threads than the main one this does nothing, because it
-    would also redirect what the main thread prints meanwhile."""
+    """Send prints inside the block to standard error. Outside the main thread this does nothing, because it would also
+    redirect what the main thread prints meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,18 +1,18 @@
-"""Counts multiply-accumulates (MACs): of single operations from their shapes, and of whatever runs under a counter.
+"""Count multiply-accumulates (MACs): of single operations from their shapes, and of all that runs under a counter.
 
     with MacCounter(model) as counter:
         model(images)
     counter.total("paper")
 
-There are two conventions, which differ in convolutions only:
-    dense: every tap of every output position of a convolution counts, also those that read zero padding.
-    paper: taps that read zero padding do not count (XLA's cost analysis; the paper's exaFLOPs are computed so).
-Only contractions count (convolutions, matrix products, attention). Norms, softmax, activations, additions do not.
+Only contractions count (convolutions, matrix products, attention), not norms, softmax, activations and additions. There
+are two conventions, which differ in convolutions only. A tap is one position of a convolution's kernel.
+    dense: every tap at every output position counts, also those that read zero padding.
+    paper: taps that read zero padding do not count (as in XLA's cost analysis, and so in the ViT paper's exaFLOPs).
 
-The counter works on any device, also "meta", where nothing is computed or allocated. It sees operations below autograd
-and torch's composite ones, so a fused attention kernel, an unfused one, and the meta device give the same number.
-Recomputation and the backward pass are never counted: the backward pass follows from which factors of each contraction
-want a gradient.
+The counter works on any device, also "meta", where nothing is computed or allocated. It sees the basic operations that
+autograd and torch's composite operations consist of, so a fused attention kernel, an unfused one, and the meta device
+give the same number. The backward pass is not run: its MACs follow from which factors of each contraction require a
+gradient. Recomputation is never counted.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Pads = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class OperationCount:
-    """The multiply-accumulates of one contraction.
+    """The multiply-accumulates of one contraction (a convolution or a matrix product).
 
     Attributes:
-        dense, paper: MACs of the forward pass under each convention.
-        needs_grad: how many of its two factors want a gradient: the backward pass costs one contraction of the same
-            size for each.
+        dense, paper: MACs of the forward pass under each convention (see above).
+        needs_grad: how many of its two factors require a gradient, 0 to 2. For each of these the backward pass costs a
+            contraction of the same size.
     """
 
     dense: int
@@ -51,8 +51,15 @@ class OperationCount:
 
 
 def tap_pairs(*, size: int, outputs: int, kernel: int, stride: int, dilation: int, before: int) -> int:
-    """Return the number of pairs (output position, kernel tap) along one axis that read inside [0, size), where
-    `before` is the padding in front."""
+    """Return along one axis of a convolution the number of pairs (output position, kernel tap) that read an input
+    position inside [0, size), not padding.
+
+    Args:
+        size: input positions without padding.
+        outputs: output positions.
+        kernel: taps.
+        before: zeros padded in front.
+    """
     total = 0
     for tap in range(kernel):
         offset = tap * dilation - before
@@ -73,11 +80,15 @@ def convolution(
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> tuple[int, int]:
-    """Return (dense, paper) MACs of a convolution with a weight of shape (out, in / groups, *kernel), on any number of
-    axes.
+    """Return the MACs of a convolution over any number of axes by the two conventions, (dense, paper). For a transposed
+    convolution swap `size` and `outputs`.
 
-    `size` is the extent of the image without padding, `outputs` that of the result, and `padding` the padding in front,
-    each per axis. For a transposed convolution swap `size` and `outputs`.
+    Args:
+        batch: number of images.
+        weight: shape of the weight: (out, in / groups, *kernel).
+        size: input positions per axis, without padding.
+        outputs: output positions per axis.
+        padding: zeros padded in front, per axis.
     """
     kernel = weight[2:]
     per_pair = batch * weight[0] * weight[1]
@@ -95,18 +106,19 @@ def wants_grad(*tensors: Any) -> int:
 
 
 def _product(a: Any, b: Any) -> list[OperationCount]:
-    """Count a (batched) matrix or vector product: every entry of `a` is multiplied once for each column of `b`."""
+    """Return the count of a (batched) product of a matrix or vector `a` with a matrix or vector `b`: every entry of `a`
+    is multiplied once for each column of `b`."""
     columns = int(b.shape[-1]) if len(b.shape) > 1 else 1
     macs = math.prod(map(int, a.shape)) * columns
     return [OperationCount(macs, macs, wants_grad(a, b))]
 
 
 def _attention(q: Any, k: Any, v: Any, *, heads_axis: int = 1) -> list[OperationCount]:
-    """Count softmax(q k^T) v of 4-d tensors (batch, heads, tokens, width), or (batch, tokens, heads, width) where
-    `heads_axis` is 2.
+    """Return the counts of the two products in softmax(q k^T) v. The tensors are (batch, heads, tokens, width), or
+    (batch, tokens, heads, width) if `heads_axis` is 2.
 
-    Masks and causality are not discounted. Recomputation in fused backward kernels is not counted: it is not the
-    model's work, and counting it would make the number depend on the device.
+    All pairs of tokens count, also those that a mask excludes. Recomputation in fused backward kernels is not counted:
+    it is not the model's work, and counting it would make the number depend on the device.
     """
     tokens_axis = 3 - heads_axis
     batch, heads = int(q.shape[0]), int(q.shape[heads_axis])
@@ -117,7 +129,8 @@ def _attention(q: Any, k: Any, v: Any, *, heads_axis: int = 1) -> list[Operation
 
 
 def _self_attention(x: Any, *, width: int) -> list[OperationCount]:
-    """Count a fused self-attention layer on x (batch, tokens, width): four projections and softmax attention."""
+    """Return the count of a fused self-attention layer on x (batch, tokens, width): four projections and softmax
+    attention."""
     batch, tokens = int(x.shape[0]), int(x.shape[1])
     macs = batch * (4 * tokens * width * width + 2 * tokens * tokens * width)
     return [OperationCount(macs, macs)]
@@ -153,8 +166,8 @@ FORMULAS: dict[str, Callable[[Sequence[Any]], list[OperationCount]]] = {
     "aten::_native_multi_head_attention": lambda args: _self_attention(args[0], width=int(args[3])),
     "aten::_transformer_encoder_layer_fwd": _encoder_layer,
 }
-"""Name of an operation -> function of its arguments that gives its contractions. Convolutions need their output too:
-see `MacCounter`."""
+"""Name of an operation -> function from its arguments to the counts of its contractions. Convolutions have no entry,
+because their count needs the output too: `MacCounter` counts them."""
 
 _MATRIX = ("mv", "matmul", "linear", "bilinear", "trilinear", "einsum", "attention")
 SUSPECTS = frozenset(("conv", "conv1d", "conv2d", "conv3d", "convolution", "lstm", "gru", "rnn", *_MATRIX))
@@ -165,8 +178,8 @@ class NoFormula(NotImplementedError):
 
 
 def is_uncounted_contraction(name: str) -> bool:
-    """Return whether an operation without a formula looks like a contraction, by its name. The counter raises for such
-    an operation, because its work would be missed otherwise."""
+    """Return whether an operation that has no formula looks like a contraction by its name ("aten::einsum"). The
+    counter raises an error for such an operation, because its work would be missed otherwise."""
     words = name.split("::")[-1].split(".")[0].split("_")
     return "backward" not in words and any(word in SUSPECTS or word.endswith("mm") for word in words)
 
@@ -174,11 +187,15 @@ def is_uncounted_contraction(name: str) -> bool:
 class MacCounter(TorchDispatchMode):
     """Counts the MACs of everything that runs inside its `with` block, by module and operation.
 
+    Args:
+        model: the model whose modules are told apart; None = all is counted under the path "".
+
     Attributes:
-        by_module: convention -> {module's path: forward MACs of that module itself, without its children}. "" is the
-            model.
+        by_module: convention ("dense" or "paper") -> {module's path: forward MACs of that module itself, without its
+            children}. "" is the model.
         by_operation: convention -> {operation: forward MACs}.
-        backward: convention -> MACs of the backward pass (first layers have no gradient of their input).
+        backward: convention -> MACs of the backward pass that would follow. First layers compute no gradient of their
+            input.
 
     Raises (inside the block):
         NotImplementedError: an operation that looks like a contraction and has no formula.
@@ -197,7 +214,7 @@ class MacCounter(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Tell torch not to shield this mode from its compiler: the shield would load the compiler."""
+        """Return False, so that torch does not exclude this mode from compilation: doing so would load its compiler."""
         return False
 
     def total(self, convention: str) -> int:
@@ -237,7 +254,7 @@ class MacCounter(TorchDispatchMode):
             self._add(name, FORMULAS[name](args))
             return function(*args, **kwargs)
         if function.namespace == "aten" and function not in RULES and function._can_decompose():
-            with self:  # a composite operation that autograd has not taken apart, as in inference mode
+            with self:  # a composite operation that autograd has not decomposed, as in inference mode
                 result = function.decompose(*args, **kwargs)
             if result is not NotImplemented:
                 return result

@@ -1,7 +1,8 @@
 """Compare our count of a forward pass with those of torch's flop counter and of fvcore, by kind of operation.
 
-All three count contractions. fvcore counts a multiply-accumulate as one "flop" and adds norms, pooling and resizing. It
-has no formula for fused attention and is given one here. torch counts two FLOPs per multiply-accumulate.
+All three count contractions (convolutions, matrix products, attention). fvcore counts a multiply-accumulate (MAC) as
+one "flop" and adds norms, pooling and resizing. It has no formula for fused attention, and one is added here. torch
+counts two FLOPs per MAC.
 """
 
 from __future__ import annotations
@@ -38,23 +39,24 @@ FVCORE_ONLY = {
     "upsample_bilinear2d": "4 per element",
     "grid_sampler": "4 per element",
 }
-"""Operation that fvcore counts although it is no contraction -> the rule by which it does."""
+"""Operation that fvcore counts although it is no contraction -> its rule: operations per element."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crosscheck:
-    """MACs of one forward pass by three counters (convention: dense).
+    """MACs of one forward pass by three counters. Taps of convolutions that read padding count too ("dense").
 
     Attributes:
-        ours: kind of operation -> MACs by our counter.
+        ours: kind of operation (a key of KINDS, or PRODUCTS) -> MACs by our counter.
         torch: kind of operation -> MACs by torch's flop counter.
         fvcore: kind of operation -> MACs by fvcore, with a formula for fused attention.
-        beyond: operator -> fvcore's count; only operators that are no contractions.
-        fused_attention: MACs within `fvcore` that the added formula counts, and fvcore itself does not.
-        without_formula: operator -> number of its calls; only operators that fvcore has no formula for.
-        by_module: module's path -> fvcore's count with norms, pooling and all of its children; "" is the model.
+        beyond: operator that is no contraction -> fvcore's count.
+        fused_attention: the part of `fvcore`'s MACs that is counted by the formula added here.
+        without_formula: operator that fvcore has no formula for -> number of its calls.
+        by_module: module's path -> fvcore's count of the module with all of its children, norms and pooling included;
+            "" is the model.
         params: module's path -> number of its parameters, by fvcore.
-        why_not: why fvcore could not trace the model; empty if it could.
+        why_not: why fvcore could not trace the model; "" if it could.
     """
 
     ours: Mapping[str, int]
@@ -73,7 +75,7 @@ class Crosscheck:
 
     @property
     def fvcore_agrees(self) -> bool | None:
-        """Whether fvcore's count is ours; None where it could not trace the model."""
+        """Whether fvcore's count equals ours, up to COUNT_TOLERANCE; None if fvcore could not trace the model."""
         return None if self.why_not else self._agrees(self.fvcore)
 
     def _agrees(self, theirs: Mapping[str, int]) -> bool:
@@ -81,7 +83,8 @@ class Crosscheck:
 
     @property
     def differs(self) -> bool:
-        """Whether torch's counter or, if it could trace the model, fvcore disagrees with ours."""
+        """Whether the count of torch or of fvcore differs from ours. fvcore is ignored if it could not trace the
+        model."""
         return not self.torch_agrees or self.fvcore_agrees is False
 
     @property
@@ -90,7 +93,7 @@ class Crosscheck:
         return tuple(name for name in self.without_formula if is_uncounted_contraction(name))
 
     def sentence(self) -> str:
-        """Return one line that says whether the counters agree."""
+        """Return one line of text that says whether the counters of torch and fvcore agree with ours."""
         names = {"torch's counter": self.torch_agrees, "fvcore": self.fvcore_agrees}
         words = {True: "agrees", False: "DIFFERS", None: f"cannot trace the model ({self.why_not})"}
         return "; ".join(f"{name} {words[agrees]}" for name, agrees in names.items())
@@ -99,7 +102,11 @@ class Crosscheck:
 def crosscheck(
     model_name: str, *, image_size: int, channels: int, num_classes: int, model_options: Options = ()
 ) -> Crosscheck:
-    """Count a registered model with all three counters. fvcore's takes as long as one forward pass on a CPU.
+    """Count one forward pass of a registered model with all three counters. fvcore takes as long as such a pass on a
+    CPU.
+
+    Args:
+        model_options: (name, value) pairs for `bench.study.registry.build_model`.
 
     Raises:
         UserError: the model is unknown, or cannot take this size.
@@ -109,7 +116,8 @@ def crosscheck(
 
 
 def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
-    """Count a model in eval mode with all three counters. Its parameters are replaced by zeros (`weightless`)."""
+    """Count one forward pass of a model in eval mode on `images` with all three counters. The model's parameters are
+    replaced by zeros (see `weightless`)."""
     run: Any = model.features if isinstance(getattr(model, "head", None), torch.nn.Identity) else model
     ours = count_forward(model, images, run=run).by_operation["dense"]
     theirs = torch_by_operation(run, images)
@@ -134,7 +142,8 @@ def compare(model: nn.Module, images: torch.Tensor) -> Crosscheck:
 
 
 def by_kind(by_operation: Mapping[str, int]) -> dict[str, int]:
-    """Sum MACs over the operations of each kind; every kind has an entry."""
+    """Sum operation -> MACs over the operations of each kind; return kind (a key of KINDS, or PRODUCTS) -> MACs, with
+    an entry for every kind."""
     kinds = {name: kind for kind, names in KINDS.items() for name in names}
     counted = Counter(dict.fromkeys((*KINDS, PRODUCTS), 0))
     for name, macs in by_operation.items():
@@ -143,8 +152,8 @@ def by_kind(by_operation: Mapping[str, int]) -> dict[str, int]:
 
 
 class _Whole:
-    """A substitute for the module tracker of torch's counter, which takes longer than the counting itself, and fails
-    where a module is called with a parameter. It treats the whole model as one module."""
+    """A substitute for the module tracker of torch's flop counter. It treats the whole model as one module. The
+    original takes longer than the counting itself, and fails if a module is called with a parameter as its argument."""
 
     parents = frozenset(("Global",))
 
@@ -156,7 +165,7 @@ class _Whole:
 
 
 def torch_by_operation(run: Callable[[torch.Tensor], Any], images: torch.Tensor) -> dict[str, int]:
-    """Return operation -> MACs of a forward pass, by torch's own counter."""
+    """Return the MACs of a forward pass, `run(images)`, by torch's own flop counter: operation -> MACs."""
     from torch.utils.flop_counter import FlopCounterMode
 
     counter: Any = FlopCounterMode(display=False)
@@ -168,13 +177,15 @@ def torch_by_operation(run: Callable[[torch.Tensor], Any], images: torch.Tensor)
 
 
 def analysis_of(model: nn.Module, images: torch.Tensor) -> Any:
-    """Return fvcore's `FlopCountAnalysis` of a model, with a formula for fused attention and without its warnings."""
+    """Return fvcore's `FlopCountAnalysis` of a model on `images`, with a formula for fused attention added, and with
+    fvcore's warnings turned off."""
     analysis = _fvcore().FlopCountAnalysis(model, images).set_op_handle(f"aten::{ATTENTION}", _fused_attention)
     return analysis.unsupported_ops_warnings(False).uncalled_modules_warnings(False).tracer_warnings("none")
 
 
 def _fvcore() -> Any:
-    """Import `fvcore.nn` without its warnings, about torch's deprecations and operations that it does not count."""
+    """Import `fvcore.nn`, and return it. Its warnings, about torch's deprecations and about operations that it does not
+    count, are turned off."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import fvcore.nn
@@ -183,17 +194,18 @@ def _fvcore() -> Any:
 
 
 def _fused_attention(inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
-    """Return the MACs (fvcore's unit, which it calls flops) of q k^T and of the product with v."""
+    """Return the MACs of fused attention, i.e. of q k^T and of the product with v, given the traced values of q, k and
+    v first among `inputs`. fvcore calls this unit flops."""
     q, k, v = (value.type().sizes() for value in inputs[:3])
     return math.prod(q[:-1]) * k[-2] * (q[-1] + v[-1])
 
 
 def weightless(model: nn.Module) -> None:
-    """Replace every parameter and buffer of a model by a zero on the CPU that is expanded to its shape, and so every
-    other meta tensor that a module keeps (such as a table of positions).
+    """Replace every parameter and buffer of a model, and every other meta tensor that a module keeps (such as a table
+    of positions), by a single zero on the CPU that is expanded to its shape.
 
-    fvcore traces real tensors, and those of large models take gigabytes. Parameters require gradients, because
-    otherwise torch fuses operations into ones that fvcore has no formula for.
+    fvcore traces tensors that have values, and those of large models take gigabytes; an expanded zero takes none.
+    Parameters require gradients, because otherwise torch fuses operations into ones that fvcore has no formula for.
     """
 
     def zeros(tensor: torch.Tensor) -> torch.Tensor:

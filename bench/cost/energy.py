@@ -1,8 +1,9 @@
 """Measure the electrical energy used while a cell runs, by the counters of the processor (RAPL) and of NVIDIA's GPUs
 (NVML), where they can be read. Linux lets only root read RAPL's counters, unless a rule says otherwise.
 
-RAPL counts the energy of everything that runs on a processor. Of each interval's energy a cell is assigned the fraction
-that it has of the processor time used in the interval. Workers that share a GPU are assigned equal parts of its energy.
+RAPL counts the energy of everything that runs on a processor. A cell (one training run with its evaluations) is
+assigned a fraction of each interval's energy: its fraction of the processor time that all processes used in the
+interval. Workers that share a GPU are assigned equal parts of the GPU's energy.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Joules = float
 
 
 class Zone:
-    """One RAPL counter. A call returns the joules since this object was made; None if the counter cannot be read."""
+    """One RAPL counter, in a folder of Linux's powercap. A call returns the joules since this object was made; None if
+    the counter cannot be read."""
 
     def __init__(self, folder: Path) -> None:
         self._counter = folder / "energy_uj"
@@ -44,8 +46,8 @@ class Zone:
 
 
 def zones(root: Path = POWERCAP) -> list[Zone]:
-    """Return the counters of whole processors and, where it is counted separately, of their memory; an empty list if
-    they cannot be read."""
+    """Return the RAPL counters below `root` that count whole processors, and those that count their memory separately;
+    an empty list if none can be read."""
     found = []
     for folder in sorted(root.glob("intel-rapl:*")):  # AMD processors too; intel-rapl-mmio:* counts the same again
         with contextlib.suppress(OSError, ValueError):
@@ -56,8 +58,8 @@ def zones(root: Path = POWERCAP) -> list[Zone]:
 
 
 class Gpu:
-    """The energy counter of one GPU. A call returns the joules since its driver was loaded; None if the counter cannot
-    be read."""
+    """The energy counter of one NVIDIA GPU. A call returns the joules since the GPU's driver was loaded; None if the
+    counter cannot be read."""
 
     def __init__(self, ask: Callable[[Any], int], handle: Any) -> None:
         self._ask, self._handle = ask, handle
@@ -70,9 +72,11 @@ class Gpu:
 
 
 def gpus(device: str, number: int) -> list[Callable[[], Joules | None]]:
-    """Return counters of the first `number` GPUs that this process may use, in joules since their driver was loaded.
+    """Return the energy counters of the first `number` GPUs that this process may use, as functions that return joules
+    since the driver was loaded.
 
-    The list is empty without NVIDIA's library, before Volta, or for parts of a divided GPU.
+    The list is empty if `device` is no CUDA device, without NVIDIA's library, for GPUs older than Volta, and for parts
+    of a divided GPU.
     """
     if not device.startswith("cuda"):
         return []
@@ -93,8 +97,8 @@ def gpus(device: str, number: int) -> list[Callable[[], Joules | None]]:
 
 
 def processor_seconds() -> tuple[float, float] | None:
-    """Return the processor time in seconds (of this process and the children that it has waited for, since it started;
-    of all processes, since boot); None if unknown."""
+    """Return two processor times in seconds: that of this process and of the child processes that it has waited for,
+    and that of all processes of the machine since it was booted. None if they are unknown."""
     try:
         ticks = list(map(int, STAT.read_text().splitlines()[0].split()[1:9]))
     except (OSError, ValueError, IndexError):
@@ -106,14 +110,18 @@ def processor_seconds() -> tuple[float, float] | None:
 
 
 class Meter:
-    """Measures energy in a thread, from when it is made until `stop`.
+    """Measures the energy that a cell uses, in a thread that runs from when the meter is made until `stop`.
 
-    The sum is written to `path` after every reading, so that energy used before a kill counts too.
+    The sum is written to a file after every reading, so that energy counts too that was used before a process was
+    killed.
 
     Args:
         path: file for the sum in joules.
+        device: the cell's device, such as "cuda".
         ranks: number of this cell's processes on this machine; all are taken to use equal processor time.
         share: number of workers that use each of the cell's GPUs.
+        root: folder of the RAPL counters.
+        used: returns the processor times of this process and of the machine: see `processor_seconds`.
     """
 
     def __init__(
@@ -141,7 +149,7 @@ class Meter:
             self.look()
 
     def look(self) -> None:
-        """Read the counters, and write the joules measured so far to the file."""
+        """Read the counters, and write the joules that were measured so far to the file."""
         read, spent = [zone() for zone in self._zones], self._used()
         joules = math.fsum(n - b for n, b in zip(read, self._read, strict=True) if n is not None and b is not None)
         if spent is not None and self._spent is not None and spent[1] > self._spent[1]:
@@ -156,7 +164,7 @@ class Meter:
             files.write_sealed(self._path, known)
 
     def stop(self) -> None:
-        """Take the last reading; a second call does nothing."""
+        """Take a last reading, and end the thread; a second call does nothing."""
         if (self._zones or self._gpus) and not self._stop.is_set():
             self._stop.set()
             self._thread.join()
@@ -164,7 +172,12 @@ class Meter:
 
 
 def of_attempts(attempts: Iterable[Path], *, co2: float | None) -> Energy | None:
-    """Return the energy of all of a cell's attempts together; None if nothing was measured."""
+    """Return the energy that a cell's attempts used together; None if none was measured.
+
+    Args:
+        attempts: folders of the attempts.
+        co2: grams of CO2 per kWh, kept with the energy; None if unknown.
+    """
     sums: dict[str, float] = {}
     for attempt in attempts:
         with contextlib.suppress(OSError, ValueError, TypeError):

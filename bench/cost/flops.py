@@ -1,11 +1,12 @@
 """Count what a model costs: parameters, MACs, FLOPs and training memory, from shapes alone, for any model.
 
 One MAC is 2 FLOPs. Training FLOPs per image are 6 x forward MACs: 2 FLOPs per MAC, and forward + backward = 3 forward
-passes. This is the rule behind the paper's exaFLOPs; unlike `backward_macs` it does not deduct the input gradients that
-the first layers lack. Both conventions are always given: "dense" counts every tap of a convolution, "paper" only those
-inside the image.
-The whole architecture is counted, as in publications. Less is executed by a ViT that reads its class token, on a GPU or
-in bfloat16: its last block computes only keys and values of the other tokens (ViT-S/16: 7 % less).
+passes. This is the rule behind the ViT paper's exaFLOPs; unlike `backward_macs` it does not deduct the gradients of
+their input, which first layers do not compute. Every count is given by two conventions: "dense" counts every tap
+(position of the kernel) of a convolution at every output position, "paper" only taps that do not read padding.
+
+The whole architecture is counted, as in publications. A ViT that pools by its class token executes less on a GPU or in
+bfloat16: its last block computes only keys and values of the other tokens (ViT-S/16: 7 % less).
 """
 
 from __future__ import annotations
@@ -41,19 +42,19 @@ NOT_BODY = (
     "dist_token",
     "mask_token",
 )
-"""Prefixes of the names of parameters that `params_body` leaves out: first this project's, then timm's."""
+"""Beginnings of the names of parameters that `params_body` excludes: first this project's names, then timm's."""
 
 Options = tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleCost:
-    """Costs of one pass of a module over the inputs that it was given; Python ints throughout.
+    """Costs of one pass of a module over given inputs, as Python ints.
 
     Attributes:
         params: number of all parameters; shared ones count once.
-        forward_macs: convention -> MACs of one forward pass.
-        backward_macs: convention -> MACs of one backward pass to everything that requires a gradient.
+        forward_macs: convention ("dense" or "paper", see above) -> MACs of one forward pass.
+        backward_macs: convention -> MACs of one backward pass, which computes gradients of all that requires one.
         by_module: convention -> {module path: forward MACs run by that module itself, not its children}.
     """
 
@@ -64,25 +65,27 @@ class ModuleCost:
 
     @property
     def forward_flops(self) -> dict[str, int]:
-        """Convention -> FLOPs of one forward pass."""
+        """FLOPs of one forward pass, by convention ("dense" or "paper")."""
         return {c: FLOPS_PER_MAC * macs for c, macs in self.forward_macs.items()}
 
     @property
     def backward_flops(self) -> dict[str, int]:
-        """Convention -> FLOPs of one backward pass, exactly (a little under two forwards)."""
+        """Exact FLOPs of one backward pass, by convention ("dense" or "paper"): a little less than two forward
+        passes."""
         return {c: FLOPS_PER_MAC * macs for c, macs in self.backward_macs.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCost(ModuleCost):
-    """Costs of one model for one image of a given size; no gradient of the image is computed.
+    """Costs of one model for one image of a given size. A backward pass computes no gradient of the image.
 
     Attributes:
-        params_body: number of parameters without the head (and its hidden layer) and the patch, position and class
-            embeddings.
+        image_size: pixels per side.
+        params_body: number of parameters without the classifier (and its hidden layer) and the patch, position and
+            class embeddings.
         num_features: width of the classifier's input.
         activation_bytes: bytes kept for the backward pass per image, in float32 and with fused attention (no N x N
-            matrix). None where they were not asked for.
+            matrix for N tokens). None if they were not asked for.
     """
 
     model: str
@@ -95,12 +98,12 @@ class ModelCost(ModuleCost):
 
     @property
     def train_flops_per_image(self) -> dict[str, int]:
-        """Convention -> FLOPs of training on one image: 6 x forward MACs."""
+        """FLOPs of training on one image, 6 x forward MACs, by convention ("dense" or "paper")."""
         return {c: FLOPS_PER_MAC * TRAIN_PER_FORWARD * macs for c, macs in self.forward_macs.items()}
 
 
 PRECOMPUTED: dict[tuple[str, int, int, int, Options], ModelCost] = {}
-"""(model, image size, channels, classes, options) -> cost that another process counted, for `count`: see
+"""(model, image size, channels, classes, options) -> cost that another process counted, and that `count` returns: see
 bench/cost/precomputed.py."""
 
 
@@ -114,14 +117,16 @@ def count(
     model_options: Options = (),
     activations: bool = True,
 ) -> ModelCost:
-    """Count a registered model on the meta device, which takes milliseconds to a second and allocates no weights.
+    """Return what a registered model costs. It is counted on the meta device, which takes milliseconds to a second and
+    allocates no weights.
 
     Args:
+        image_size: pixels per side.
         model_options: (name, value) pairs for `bench.study.registry.build_model`.
-        activations: also measure `activation_bytes` (three forward passes instead of one).
+        activations: whether to find `activation_bytes` too, which takes three forward passes instead of one.
 
     Raises:
-        UserError: unknown model, a size it cannot take, or a contraction without a formula.
+        UserError: the model is unknown, cannot take this size, or runs a contraction without a formula.
     """
     from bench.study import registry
 
@@ -176,7 +181,7 @@ def count(
 
 
 def count_module(module: nn.Module, *inputs: Any, **keywords: Any) -> ModuleCost:
-    """Run `module(*inputs, **keywords)` once and count its contractions; nothing is trained.
+    """Run `module(*inputs, **keywords)` once, and return what this pass costs; nothing is trained.
 
     Args:
         module: any module on any device; on "meta" nothing is computed, and no weights are allocated.
@@ -197,7 +202,8 @@ def _cost(module: nn.Module, counter: MacCounter) -> ModuleCost:
 
 
 def _check_contract(model: nn.Module, name: str) -> None:
-    """Raise UserError if a family's model lacks a member that every command uses."""
+    """Raise UserError if a model, called `name`, lacks a member that every command uses (`features`, `head` or
+    `num_features`)."""
     from bench.study import registry
 
     missing = [member for member in ("num_features", "head", "features") if not hasattr(model, member)]
@@ -210,8 +216,8 @@ def _check_contract(model: nn.Module, name: str) -> None:
 
 
 def count_forward(model: nn.Module, *inputs: Any, run: Callable[..., Any] | None = None, **keywords: Any) -> MacCounter:
-    """Run `model(*inputs)`, or a method `run` of it, once under a counter, and return the counter. The model may be on
-    any device, compiled or not."""
+    """Run `model(*inputs, **keywords)` once under a counter, and return the counter. The model may be on any device,
+    compiled or not. `run` is a method of the model to be called instead of the model; None = the model."""
     import torch
 
     from bench.cost.counter import MacCounter
@@ -223,8 +229,8 @@ def count_forward(model: nn.Module, *inputs: Any, run: Callable[..., Any] | None
 
 
 def exaflops(cost: ModelCost, *, images_seen: float, convention: str = "paper") -> float:
-    """Return the training compute in 1e18 FLOPs for a number of images seen, where an image counts each time it is
-    seen."""
+    """Return the training compute of a model in 1e18 FLOPs. `images_seen` is the number of training images, where an
+    image counts each time it is used; `convention` is "dense" or "paper"."""
     return cost.train_flops_per_image[convention] * images_seen / EXA
 
 

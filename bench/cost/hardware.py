@@ -1,4 +1,4 @@
-"""Parse the devices that a study is planned for, and their price, from the command line: --hardware 8xH100 --price
+"""Parse from the command line the devices that a study is planned for, and their price: --hardware 8xH100 --price
 2.5/gpuh."""
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ USUAL_CORES = 8  # processor cores per device of any other kind (assumed)
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """`count` devices of one kind, each with `cores` processor cores beside it (0: as in `CORES`)."""
+    """The devices that a study is planned for: `count` devices of one kind, each with `cores` processor cores of its
+    host.
+
+    `cores` 0 means as many as `CORES` says for the device.
+    """
 
     device: Accelerator
     count: int = 1
@@ -33,7 +37,7 @@ class Hardware:
 
     @property
     def cores_each(self) -> int:
-        """Processor cores beside each device, which decode its images."""
+        """Number of the host's processor cores per device; they decode the device's images."""
         return self.cores or CORES.get(self.device.name, USUAL_CORES)
 
     def __str__(self) -> str:
@@ -41,7 +45,8 @@ class Hardware:
 
 
 def parse(text: str, *, cores: int | None = None) -> Hardware:
-    """Parse "8xH100", or "H100" for one device; `cores` are processor cores beside each device.
+    """Parse a number and kind of devices, such as "8xH100", or "H100" for one device. `cores` is the number of the
+    host's processor cores per device; None = as many as `CORES` says for the device.
 
     Raises:
         UserError: the text has another form, or the device is not in the table (the error suggests the nearest).
@@ -53,7 +58,7 @@ def parse(text: str, *, cores: int | None = None) -> Hardware:
 
 
 def price(text: str) -> tuple[float, bool]:
-    """Parse a price; return (amount, whether it is for an hour of one device).
+    """Parse a price; return the amount, and whether it is the price of one device (otherwise of all devices together).
 
     "2.5/gpuh" or "2.5" is the price of an hour of one device, "20/h" that of an hour of all devices together.
 

@@ -18,8 +18,8 @@ from bench.core.device import module
 
 
 class _FusedAttention(torch.autograd.Function):
-    """Attention that saves for the backward pass what fused kernels save: q, k, v, the result, and one number per
-    query. It works on shapes and computes nothing."""
+    """Attention that saves for the backward pass the tensors that fused kernels save: q, k, v, the result, and one
+    number per query. Shapes are right, but nothing is computed."""
 
     @staticmethod
     def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
@@ -35,8 +35,9 @@ class _FusedAttention(torch.autograd.Function):
 
 
 class AssumeFused(TorchFunctionMode):
-    """Inside its `with` block, attention saves no N x N matrix, as on accelerators. On the meta device torch computes
-    attention in separate operations, which would save one."""
+    """A context manager inside which attention over N tokens saves no N x N matrix for the backward pass, as on
+    accelerators. Without it, torch computes attention on the meta device in separate operations, which save such a
+    matrix."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -50,18 +51,19 @@ def activation_bytes(
 ) -> int:
     """Return the bytes that autograd keeps for the backward pass per image.
 
-    They are what a second image adds, so that copies of weights drop out.
+    The result is the difference between passes over two images and over one, which does not contain copies of weights.
 
     Args:
-        images: function of a number that returns so many images on the meta device. Mixed precision keeps about half of
-            the bytes that their dtype gives.
-        run: a method of the model that is called instead of the model.
+        images: number -> so many images on the meta device. Activations have their dtype; mixed precision keeps about
+            half of these bytes.
+        run: a method of the model to be called instead of the model; None = the model.
     """
     return _saved_bytes(model, images(2), run or model) - _saved_bytes(model, images(1), run or model)
 
 
 def _saved_bytes(model: nn.Module, images: torch.Tensor, run: Callable[..., Any]) -> int:
-    """Return the bytes of the distinct tensors saved for the backward pass, without parameters and buffers."""
+    """Return the bytes of the distinct tensors that `run(images)` saves for the backward pass, without the model's
+    parameters and buffers."""
     own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}  # holding the storages keeps their addresses from being reused
 
@@ -86,8 +88,8 @@ _PEAK_RESET_FILE = Path("/proc/self/clear_refs")
 
 
 def measured_peak_bytes(device: str = "cpu") -> int:
-    """Return the most bytes held at once since `reset_peak`: on the accelerator if there is one, else by this
-    process."""
+    """Return the largest number of bytes in use at once since `reset_peak`: on `device` if it is an accelerator, else
+    by this process."""
     if not device.startswith(("cpu", "mps")):
         return module(device).max_memory_allocated(device)  # type: ignore[no-any-return]
     with contextlib.suppress(OSError):
@@ -101,8 +103,8 @@ def measured_peak_bytes(device: str = "cpu") -> int:
 
 
 def reset_peak(device: str = "cpu") -> None:
-    """Make `measured_peak_bytes` count from now, where the system allows it: a worker runs many cells in one
-    process."""
+    """Start `measured_peak_bytes` anew for a device, where the system allows it. This is needed because a worker runs
+    many cells in one process."""
     if not device.startswith(("cpu", "mps")) and module(device).is_initialized():
         module(device).reset_peak_memory_stats(device)
     with contextlib.suppress(OSError):

@@ -1,7 +1,8 @@
-"""Compare our exaFLOPs with the paper's, for every row of its Table 6.
+"""Compare our exaFLOPs with those of the ViT paper, for every row of its Table 6.
 
-The rule that reproduces the column: 6 x forward MACs at 224 px ("paper" convention: no zero-padded taps) x epochs x
-images per epoch of JFT-300M. ViTs and hybrids are counted as pre-trained: with a hidden layer before the head.
+The rule that reproduces the paper's column: 6 x forward MACs at 224 px ("paper" convention: taps of convolutions that
+read zero padding do not count) x epochs x images per epoch of JFT-300M. ViTs and hybrids are counted as pre-trained:
+with a hidden layer before the head.
 """
 
 from __future__ import annotations
@@ -17,21 +18,22 @@ JFT_CLASSES = 18_291
 IMAGE_SIZE = 224
 TOLERANCE = 0.015
 WIDER_TOLERANCES: dict[tuple[str, int], float] = {("R50x1+ViT-L/16", 7): 0.035, ("ViT-B/32", 7): 0.025}
-"""Relative deviation allowed where the paper contradicts itself (`published.CONTRADICTED`)."""
+"""Row of Table 6, (name, epochs), that contradicts other numbers of the paper (`published.CONTRADICTED`) -> relative
+deviation that is allowed there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperRow:
-    """One row of Table 6.
+    """One row of the ViT paper's Table 6, with our count of it.
 
     Attributes:
         printed: the model's name in the table.
-        model: its name here.
+        model: the model's name in this project.
         epochs: epochs of pre-training.
         forward_macs: forward MACs per image, "paper" convention.
         ours, theirs: training compute in exaFLOPs, as counted here and as printed.
-        tolerance: relative deviation that is allowed.
-        note: how the paper contradicts itself in this row; "" where it does not.
+        tolerance: relative deviation of `ours` from `theirs` that is allowed.
+        note: how the row contradicts other numbers of the paper; "" if it does not.
     """
 
     printed: str
@@ -53,7 +55,7 @@ class PaperRow:
 
 
 def rows() -> list[PaperRow]:
-    """Return all rows in the paper's order. Every model is counted once, on the meta device."""
+    """Return all rows of the ViT paper's Table 6 in its order. Every model is counted once, on the meta device."""
     result = []
     for entry in published.table("table6"):
         model, epochs = published.model_name(entry["name"]), int(entry["epochs"])

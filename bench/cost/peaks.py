@@ -1,7 +1,7 @@
 """Peak FLOP/s of devices: the maker's figure for a known accelerator, a measurement for any other device.
 
-A utilisation is only as good as the peak it is divided by, so every peak carries its source. All figures are dense: the
-doubled ones that data sheets give "with sparsity" are not used.
+A utilisation is only as good as the peak it is divided by, so every peak carries its source. All figures are for dense
+matrices: the doubled figures that data sheets give "with sparsity" are not used.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class PeakRate:
     """The peak compute throughput of a device.
 
     Attributes:
-        flops_per_second: FLOPs (2 x MACs) per second of one device (for a CPU: of the threads used).
+        flops_per_second: FLOPs (2 x MACs) per second of one device, or, on a CPU, of the threads that are used.
         source: where the figure comes from, in words.
-        measured: whether it is a matmul throughput measured on this machine, not a maker's figure; the real peak may be
-            higher.
+        measured: whether the figure is a throughput of matrix products measured on this machine, and not the maker's;
+            the true peak may be higher.
     """
 
     flops_per_second: float
@@ -38,12 +38,12 @@ class Accelerator:
     """One kind of device, with its maker's figures.
 
     Attributes:
-        name: our name for it.
-        matches: lower-case words that must all occur in the name that its driver reports.
+        name: our name for the device.
+        matches: lower-case words that all occur in the name that the device's driver reports.
         tera: dtype -> peak TFLOP/s; "tf32" is float32 data with products rounded to 10 bits of mantissa.
         source: where the figures come from, in words.
-        gigabytes: memory in GB.
-        bandwidth: memory bandwidth in TB/s.
+        gigabytes: memory in GB; 0 if unknown.
+        bandwidth: memory bandwidth in TB/s; 0 if unknown.
     """
 
     name: str
@@ -130,7 +130,7 @@ def accelerator(name: str) -> Accelerator:
     """Return the entry of `ACCELERATORS` with this name ("A100", "h100-pcie").
 
     Raises:
-        UserError: there is none.
+        UserError: there is no such entry.
     """
     from bench.core.errors import unknown
 
@@ -143,15 +143,20 @@ def accelerator(name: str) -> Accelerator:
 def accelerator_of(device_name: str) -> Accelerator | None:
     """Return the entry of `ACCELERATORS` for a device's name as its driver reports it ("NVIDIA H100 80GB HBM3").
 
-    None if it is not in the table, or is a part of a divided GPU (MIG): its name does not say which fraction.
+    Return None if the device is not in the table, or is a part of a divided GPU (MIG), because the name does not say
+    which fraction of the GPU it is.
     """
     words = set(re.findall(r"[a-z0-9]+", device_name.lower()))
     return None if words & OTHER_WORDS else next((row for row in ACCELERATORS if words.issuperset(row.matches)), None)
 
 
 def published_peak(device_name: str, dtype: str) -> PeakRate | None:
-    """Return the maker's peak for a device's name as its driver reports it ("NVIDIA H100 80GB HBM3"); None if
-    unknown."""
+    """Return the peak that the maker states for a device and dtype; None if unknown.
+
+    Args:
+        device_name: the device's name as its driver reports it ("NVIDIA H100 80GB HBM3").
+        dtype: "float32", "tf32", "bfloat16" or "float16".
+    """
     row = accelerator_of(device_name)
     if row is None or dtype not in row.tera:
         return None
@@ -163,13 +168,14 @@ PRECOMPUTED: dict[tuple[str, int, str], PeakRate] = {}
 
 
 def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> PeakRate:
-    """Return the peak of a device of this machine, for utilisations.
+    """Return the peak of a device of this machine, by which throughputs are divided to get utilisations.
 
-    It is the maker's figure if the device is in the table, and else what was measured: by another process of this
-    study, or now (cached).
+    This is the maker's figure if the device is in the table; else it is measured, by another process of this study or
+    now (and cached).
 
     Args:
-        dtype: "float32", "bfloat16", "float16". On CUDA float32 means TF32 where torch is allowed to use it.
+        dtype: "float32", "bfloat16" or "float16". On CUDA, "float32" means TF32 if torch is allowed to use it.
+        threads: number of threads, on a CPU.
     """
     import torch
 
@@ -183,11 +189,11 @@ def peak(dtype: str, *, device: str = "cpu", threads: int = 1) -> PeakRate:
 
 @functools.lru_cache(maxsize=32)
 def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds: float = 1.2) -> PeakRate:
-    """Measure the highest FLOP/s of matrix products over several sizes, as the peak of a device that is not in the
-    table.
+    """Measure the highest FLOP/s of matrix products of several sizes, as the peak of a device for which no maker's
+    figure is known.
 
-    Takes `seconds` (plus at most one product per size). If other programs are running, the result is less than the
-    device can do; a utilisation above 1 shows that this has happened.
+    The measurement takes `seconds`, plus at most one product per size. If other programs are running, the result is
+    less than the device can do; a utilisation above 1 shows that this has happened. `threads` counts on a CPU only.
     """
     import torch
 
@@ -215,7 +221,8 @@ def measured_peak(dtype: str, threads: int = 1, device: str = "cpu", *, seconds:
 
 
 def _fastest(run: Callable[[], object], *, device: str, seconds: float) -> float:
-    """Repeat `run` for about `seconds`, after one run to warm up, and return the seconds of the fastest repetition."""
+    """Call `run` repeatedly for about `seconds`, after one call to warm up, and return the seconds of the fastest
+    call."""
     run()
     synchronise(device)
     best, end = float("inf"), time.perf_counter() + seconds
@@ -230,6 +237,7 @@ def _fastest(run: Callable[[], object], *, device: str, seconds: float) -> float
 
 
 def utilisation(flops_per_second: float, peak: PeakRate | float) -> float:
-    """Return achieved over peak FLOP/s (the MFU if the FLOPs are the model's own)."""
+    """Return an achieved throughput in FLOP/s as a fraction of a peak (in FLOP/s if it is a number). If the FLOPs are
+    those of the model's architecture, the fraction is the MFU."""
     rate = peak.flops_per_second if isinstance(peak, PeakRate) else peak
     return flops_per_second / rate

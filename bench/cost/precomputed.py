@@ -1,7 +1,9 @@
-"""Compute values once for a study and give them to its workers: the machine's peak FLOP/s, and the costs of its models.
+"""Compute values once for a study and give them to its workers: the machine's peak FLOP/s, and the costs of the study's
+models.
 
-Measuring a peak takes a second of matrix products, and counting a model loads half of torch; a worker that is given the
-results starts with its first cell at once. A worker that is not computes them itself, with the same results.
+Measuring a peak takes a second of matrix products, and counting a model loads half of torch. A worker that is given
+these values starts with its first cell at once. Without them a worker computes the values itself, and they are the
+same.
 """
 
 from __future__ import annotations
@@ -20,7 +22,12 @@ MAPPINGS = ("forward_macs", "backward_macs", "by_module")
 
 
 def to_json(*, measured: Mapping[str, PeakRate], costs: Iterable[tuple[ModelCost, flops.Options]]) -> Json:
-    """Return peaks by dtype, and models' costs with the options they were built with, as JSON types."""
+    """Return peaks and costs as JSON types, for `install` in another process.
+
+    Args:
+        measured: dtype -> peak of this machine.
+        costs: each model's cost, and the options that the model was built with.
+    """
     return {
         "peaks": {dtype: dataclasses.asdict(peak) for dtype, peak in measured.items()},
         "costs": [{"options": [list(pair) for pair in options], "cost": _plain(cost)} for cost, options in costs],
@@ -28,15 +35,16 @@ def to_json(*, measured: Mapping[str, PeakRate], costs: Iterable[tuple[ModelCost
 
 
 def counted(cell: Cell, *, classes: int) -> Json:
-    """Return the cost of a cell's model as JSON types, without a peak: each worker measures that itself."""
+    """Return the cost of a cell's model as JSON types, for `install` in another process. No peak is included; each
+    worker measures it itself. `classes` is the number of classes."""
     sizes = {"image_size": cell.image_size, "channels": cell.channels, "num_classes": classes}
     cost = flops.count(cell.model, **sizes, model_options=cell.model_options, activations=False)
     return to_json(measured={}, costs=[(cost, cell.model_options)])
 
 
 def merge(parts: Iterable[Json]) -> Json:
-    """Merge the results of several processes that ran at the same time. For each dtype the highest peak is kept: its
-    measurement was disturbed least."""
+    """Merge the values (see `to_json`) of several processes that ran at the same time. For each dtype the highest peak
+    is kept, because its measurement was disturbed least."""
     made: Json = {"peaks": {}, "costs": []}
     for part in parts:
         for dtype, peak in part["peaks"].items():
@@ -48,7 +56,13 @@ def merge(parts: Iterable[Json]) -> Json:
 
 
 def install(known: Json, *, device: str, threads: int) -> None:
-    """Make this process use results of `to_json` from this machine, for workers of `threads` threads."""
+    """Make this process use the peaks and costs that another process of this machine computed.
+
+    Args:
+        known: what `to_json` returned there.
+        device: device whose peak was measured.
+        threads: number of threads with which the peak was measured.
+    """
     for dtype, peak in known.get("peaks", {}).items():
         source = f"{peak['source']}, once for the study" if peak["measured"] else peak["source"]
         peaks.PRECOMPUTED[dtype, threads, device] = PeakRate(**{**peak, "source": source})
@@ -59,7 +73,8 @@ def install(known: Json, *, device: str, threads: int) -> None:
 
 
 def _plain(cost: ModelCost) -> Json:
-    """Return a model's cost as JSON types. Its mappings are read-only views, which `dataclasses.asdict` cannot copy."""
+    """Return a model's cost as JSON types. Its mappings are copied here, because they are read-only views, which
+    `dataclasses.asdict` cannot copy."""
     fields = {entry.name: getattr(cost, entry.name) for entry in dataclasses.fields(cost)}
     fields |= {name: dict(fields[name]) for name in MAPPINGS}
     return fields | {"by_module": {convention: dict(macs) for convention, macs in cost.by_module.items()}}

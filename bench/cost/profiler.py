@@ -1,4 +1,4 @@
-"""Record traces of a few steps with torch.profiler, for TensorBoard's torch-tb-profiler plug-in and for Perfetto.
+"""Record traces of a few training steps with torch.profiler, for TensorBoard's torch-tb-profiler plug-in and Perfetto.
 
     with profile(attempt / "trace", device=device) as trace:
         for images, labels in batches:
@@ -25,10 +25,11 @@ from bench.cost.trace import ACTIVE, WAIT, WARM_UP, Trace
 
 @contextlib.contextmanager
 def profile(folder: Path, *, device: str = "cpu", name: str = "worker0", active: int = ACTIVE) -> Iterator[Trace]:
-    """Record a few steps into `folder`/<name>.<time>.pt.trace.json, the layout that TensorBoard's plug-in reads.
+    """Record a few of the steps that run inside the `with` block, whose value is a `Trace`, into a file
+    `folder`/<name>.<time>.pt.trace.json, the layout that TensorBoard's plug-in reads.
 
-    The first steps are left out; after `active` recorded ones the trace is written and the rest runs unrecorded. A
-    block with fewer steps leaves a trace of those that it recorded.
+    The first steps are not recorded. After `active` recorded steps the trace is written, and the rest runs unrecorded.
+    If the block has fewer steps, the trace has those that were recorded.
 
     Args:
         name: name of the worker that the plug-in shows; it is fixed so that no host name gets into results.

@@ -1,9 +1,10 @@
 """Find how much of an image a network's features see (bench/cost/sight.py), from one forward pass on the meta device.
 
-Each tensor is followed with its field of view. Convolutions and pooling widen it; a matrix product may mix all
-positions, so its outputs are taken to see everything; other operations join the fields of view of their inputs. The
-result is the field of view just before the last average over a whole map. It depends on the sizes of kernels only, not
-on weights, so nothing is computed.
+For each tensor that is computed from the image, its field of view is kept: how many pixels of the image one position of
+the tensor depends on. Convolutions and pooling widen the field of view; a matrix product may mix all positions, so its
+outputs are taken to see everything; other operations join the fields of view of their inputs. The result is the field
+of view just before the last average over a whole map. It depends on the sizes of kernels only, not on weights, so
+nothing is computed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,12 @@ PRODUCTS = ("mm", "bmm", "mv", "addmm", "baddbmm", "matmul", "linear", "einsum")
 
 @functools.lru_cache(maxsize=256)
 def of_model(name: str, *, image_size: int, channels: int, model_options: Options = ()) -> Sight:
-    """Return what limits the features of a registered model; an empty `Sight` for a model that is not trained.
+    """Return what limits the features of a registered model: how much of an image each feature sees, and the size of
+    groups of the last normalisation. An empty `Sight` is returned for a model that is not trained.
+
+    Args:
+        image_size: pixels per side.
+        model_options: (name, value) pairs for `bench.study.registry.build_model`.
 
     Raises:
         UserError: the model is unknown, or cannot take this size.
@@ -47,8 +53,8 @@ def of_model(name: str, *, image_size: int, channels: int, model_options: Option
 
 
 def of_network(model: Any, *, image_size: int, channels: int) -> Sight:
-    """Return what limits the features of a network on the meta device. It must have a method `features`, and is put
-    into eval mode."""
+    """Return what limits the features of a network on the meta device (see `of_model`). The network must have a method
+    `features`, and is put into eval mode. `image_size` is in pixels per side."""
     return _of(model.eval(), torch.empty(1, channels, image_size, image_size, device="meta"))
 
 
@@ -64,19 +70,24 @@ def _of(model: Any, x_BCHW: Tensor) -> Sight:
 
 @dataclass(frozen=True)
 class FieldOfView:
-    """The field of view of one position of a feature map, in pixels of the image along (height, width): how many it
-    sees (`pixels`), and how many lie between it and the next position (`step`)."""
+    """The field of view of the positions of a feature map, in pixels of the image along (height, width).
+
+    Attributes:
+        pixels: how many pixels one position sees.
+        step: distance between what two neighbouring positions see.
+    """
 
     pixels: Pair
     step: Pair
 
     def through(self, kernel: Sequence[int], stride: Sequence[float], dilation: Sequence[int] = (1, 1)) -> FieldOfView:
-        """Return the field of view of the outputs of a convolution or pooling over the map."""
+        """Return the field of view of the outputs of a convolution or pooling over the map, given its kernel size,
+        stride and dilation along (height, width)."""
         high, wide = (p + (k - 1) * d * s for p, s, k, d in zip(self.pixels, self.step, kernel, dilation, strict=True))
         return FieldOfView((high, wide), (self.step[0] * stride[0], self.step[1] * stride[1]))
 
     def joined(self, other: FieldOfView) -> FieldOfView:
-        """Return the field of view of what is computed from two maps, position by position."""
+        """Return the field of view of a map that is computed position by position from this map and another one."""
         (a, b), (c, d) = zip(self.pixels, other.pixels, strict=True), zip(self.step, other.step, strict=True)
         return FieldOfView((max(a), max(b)), (max(c), max(d)))
 
@@ -86,11 +97,11 @@ EVERYTHING = FieldOfView((math.inf, math.inf), (1, 1))
 
 
 class Follower(TorchDispatchMode):
-    """Inside its `with` block, keeps the field of view of each tensor that is computed from the images.
+    """A context manager that inside its block keeps the field of view of each tensor that is computed from `images`.
 
     Attributes:
-        averaged: pixels along (height, width) that each entry of the last averaged map sees; infinite where no map was
-            averaged.
+        averaged: pixels along (height, width) that each position sees of the last map that was averaged over its
+            positions; infinite if no map was averaged.
     """
 
     def __init__(self, images: Tensor) -> None:
@@ -101,7 +112,7 @@ class Follower(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Tell torch not to shield this mode from its compiler: the shield would load the compiler."""
+        """Return False, so that torch does not exclude this mode from compilation: doing so would load its compiler."""
         return False
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -116,7 +127,8 @@ class Follower(TorchDispatchMode):
         return result
 
     def _after(self, operation: str, args: Sequence[Any], seen: FieldOfView) -> FieldOfView:
-        """Return the field of view of an operation's results, where `seen` is that of all its inputs together."""
+        """Return the field of view of the results of an operation, given its name, its arguments, and the field of view
+        of all its inputs together (`seen`)."""
         x = args[0]
         if operation == "convolution":
             _, weight, _, stride, _, dilation, transposed = args[:7]
@@ -141,7 +153,8 @@ class Follower(TorchDispatchMode):
 
 
 def _over_positions(x: Tensor, others: Sequence[Any]) -> bool:
-    """Return whether a reduction is over the positions of a map, and not over channels or images alone."""
+    """Return whether a reduction of `x` is over the positions of a map, not over channels or images alone. `others` are
+    the reduction's arguments after `x`, the axes first."""
     axes = [] if not others or others[0] is None else others[0]
     return x.ndim > 2 and any(axis % x.ndim > 1 for axis in (axes if isinstance(axes, list | tuple) else [axes]) or [2])
 

@@ -1,10 +1,11 @@
-"""Estimate how fast a model trains on a device that is not at hand, by a roofline: bytes and FLOPs against its peaks.
+"""Estimate how fast a model trains on a device that is not at hand, by a roofline: the time that its bytes and its
+FLOPs take at the device's peaks.
 
-Bytes follow from the activations that a model keeps for its backward pass, by a factor per family. The factors, and the
-assumed fractions of the peaks, come from the code that is generated for an H100 (tools/h100.csv, computed and not
-measured), whose throughput this roofline reproduces within an eighth. The fraction of the roofline that training
-reaches in practice (`reached`) and its error come from throughputs that others published (published_rates.csv beside
-this file), because this project has no record of a GPU. This file imports no torch.
+The bytes moved in a step are those of the activations that a model keeps for its backward pass, times a factor per
+family. The factors, and the assumed fractions of the peaks, come from the code that is generated for an H100
+(tools/h100.csv, computed and not measured), whose throughput this roofline reproduces within an eighth. The fraction of
+the roofline that training reaches in practice (`reached`) and its error come from throughputs that others published
+(published_rates.csv beside this file), because this project has no record of a GPU. This file imports no torch.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ PUBLISHED = Path(__file__).with_name("published_rates.csv")
 PRODUCT_SHARE, MEMORY_SHARE = 0.7, 0.85  # assumed fractions of the peaks of matrix products and of memory bandwidth
 TRAFFIC = {"ViT": 2.65, "Hybrid": 4.2, "ResNet": 6.5}  # bytes moved in a step per byte of float32 activations kept
 OTHER_TRAFFIC = 5.0  # the same for a family that is not in TRAFFIC
-UPDATE_BYTES = 36  # bytes moved per weight and step: by AdamW, and to read bfloat16 copies
+UPDATE_BYTES = 36  # bytes moved per weight and step: by AdamW, and in reading bfloat16 copies
 UNSEEN_FAMILY_ERROR = 0.35  # standard deviation (of the logarithm) added for a family without published throughput
-UNSEEN_DEVICE_ERROR = 0.2  # the same for a device on which none of the family's throughputs was published
-OVERLAP = 0.81  # a step's fraction of the sum of both times: most kernels wait for memory or products, some for both
-STEP_SECONDS = 5e-4  # seconds per step between kernels, whatever the number of images
+UNSEEN_DEVICE_ERROR = 0.2  # the same for a device on which no throughput of the family was published
+OVERLAP = 0.81  # time of a step / (time for memory + time for products): most kernels wait for one, some for both
+STEP_SECONDS = 5e-4  # seconds between the kernels of a step, whatever the number of images
 INFERENCE_SPEEDUP = 2.5
-"""Throughput of inference over that of training: the forward pass takes 1 / 2.9 of a step's kernel time, and copies
-make up the difference to 2.5."""
+"""Throughput of inference divided by that of training. The forward pass takes 1 / 2.9 of a step's kernel time; copies
+account for the difference between 2.9 and 2.5."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ class StepWork:
     """The work of one optimizer step on one device.
 
     Attributes:
-        family: label of the model's family.
+        family: label of the model's family ("ViT").
         flops: training FLOPs per image.
         activation_bytes: bytes kept for the backward pass per image, in float32.
         params: number of parameters.
@@ -53,7 +54,7 @@ class StepWork:
 
 
 def seconds(work: StepWork, device: Accelerator) -> float:
-    """Return the seconds that the step would take if it reached the roofline."""
+    """Return the seconds that a training step would take on a device if it reached the roofline."""
     moved = TRAFFIC.get(work.family, OTHER_TRAFFIC) * work.activation_bytes * work.images + UPDATE_BYTES * work.params
     memory = moved / (MEMORY_SHARE * device.bandwidth * TERA)
     products = work.flops * work.images / (PRODUCT_SHARE * device.tera["bfloat16"] * TERA)
@@ -62,13 +63,16 @@ def seconds(work: StepWork, device: Accelerator) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRate:
-    """A published training throughput.
+    """A training throughput that others published.
 
     Attributes:
+        model: the model's name.
+        family: label of the model's family (a key of TRAFFIC).
+        device: name of a device in `peaks.ACCELERATORS`.
         images_per_second: images per second and device.
-        source: who published it, in words.
-        alone: whether it is of computing alone, with no waiting for images or other machines.
-        share: fraction of the roofline's throughput that it reaches.
+        source: who published the throughput, in words.
+        alone: whether the device only computed, without waiting for images or other machines.
+        share: the throughput as a fraction of the roofline's.
     """
 
     model: str
@@ -82,7 +86,7 @@ class PublishedRate:
 
 @cache
 def published() -> tuple[PublishedRate, ...]:
-    """Return the training throughputs that others published."""
+    """Return the training throughputs that others published, as published_rates.csv lists them."""
     with PUBLISHED.open(encoding="utf-8") as file:
         return tuple(map(_rate, csv.DictReader(line for line in file if not line.startswith("#"))))
 
@@ -113,8 +117,8 @@ class Reached:
 
     Attributes:
         share: the fraction.
-        error: one standard deviation of its logarithm, for a model that is not among the published ones.
-        source: where it comes from, in words.
+        error: one standard deviation of the fraction's logarithm, for a model whose throughput was not published.
+        source: where `share` comes from, in words.
     """
 
     share: float
@@ -124,11 +128,11 @@ class Reached:
 
 @cache
 def reached(family: str, device: str) -> Reached:
-    """Return the fraction of the roofline that training a family's models reaches on a device.
+    """Return the fraction of the roofline's throughput that training the models of a family reaches on a device.
 
-    It is the geometric mean over the models of the family whose throughput of computing alone was published (over all
-    such models if there is none of the family); a model's sources are averaged first. The scatter is assumed to be the
-    same in all families.
+    The fraction is the geometric mean over the family's models with a published throughput of computing alone (over all
+    such models if the family has none). Several throughputs of one model are averaged first. The scatter between models
+    is assumed to be the same in all families.
     """
     means = dict[str, dict[str, float]]()
     alone = [row for row in published() if row.alone]

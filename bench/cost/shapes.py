@@ -1,8 +1,8 @@
-"""Rules for the result shapes of common operations on the meta device, in place of torch's own functions for them.
+"""Rules that give the shapes of the results of common operations on the meta device, in place of torch's functions.
 
-Torch's functions are in Python and load its compiler and SymPy at the first operation, which takes as much processor
-time as importing torch. An operation that has no rule here, or does not fit its rule (other dtypes, shapes that torch
-refuses), is left to torch.
+Torch's own functions for this purpose are in Python and load torch's compiler and SymPy at the first operation, which
+takes as much processor time as importing torch. An operation that has no rule here, or does not fit its rule (other
+dtypes, shapes that torch refuses), is left to torch.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Rule = Callable[..., Any]  # an operation's arguments -> its result on the meta device; None leaves it to torch
+Rule = Callable[..., Any]  # an operation's arguments -> its result on the meta device; None = no rule, ask torch
 
 
 def _new(x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -23,7 +23,8 @@ def _new(x: Tensor, shape: Sequence[int]) -> Tensor:
 
 
 def _like(x: Tensor, *_: Any) -> Tensor | None:
-    """Return a result of the shape of `x` whose axes lie in memory in the same order."""
+    """Return a meta tensor with the shape of `x`, whose axes have the same order in memory; None if that order is
+    unknown."""
     if x.is_contiguous():
         return _new(x, x.shape)
     if 0 in x.stride():  # the tensor is expanded, and its strides do not tell the order of its axes
@@ -35,7 +36,8 @@ def _like(x: Tensor, *_: Any) -> Tensor | None:
 
 
 def _binary(x: Any, y: Any, **_: Any) -> Tensor | None:
-    """Return the result of an elementwise operation on two tensors of one dtype, or on a tensor and a number."""
+    """Return the result (a meta tensor) of an elementwise operation on two tensors of one dtype, or on a tensor and a
+    number; None for other operands."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         return None
     if not isinstance(y, Tensor):
@@ -52,7 +54,8 @@ def _binary(x: Any, y: Any, **_: Any) -> Tensor | None:
 
 
 def _matmul(x: Tensor, y: Tensor) -> Tensor | None:
-    """Return the result of a product of two matrices, or of two batches of them."""
+    """Return the result (a meta tensor) of the product of two matrices, or of two batches of matrices; None if their
+    shapes or dtypes do not fit."""
     fits = x.dtype == y.dtype and x.shape[:-2] == y.shape[:-2] and x.shape[-1] == y.shape[-2]
     return _new(x, (*x.shape[:-1], y.shape[-1])) if fits else None
 
@@ -199,11 +202,12 @@ RULES: dict[Any, Rule] = {
 
 
 class KnownShapes(TorchDispatchMode):
-    """Inside its `with` block, results of operations on the meta device come from `RULES` where these apply."""
+    """A context manager inside which the results of operations on the meta device come from `RULES`, if a rule
+    applies."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Tell torch not to shield this mode from its compiler: the shield would load the compiler."""
+        """Return False, so that torch does not exclude this mode from compilation: doing so would load its compiler."""
         return False
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:

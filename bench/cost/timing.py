@@ -1,9 +1,9 @@
-"""Measure speed: interleaved windows, medians with spread, and running out of memory as a result.
+"""Measure the speed of workloads in interleaved windows, each of many calls; running out of memory is a result too.
 
-It differs from timing a loop: a window runs many calls and waits for the device once, so launch overhead overlaps as in
-real use; windows of all workloads take turns, so a slow minute of the machine affects all of them; the median of the
-windows is reported with their quartiles and extremes; nothing is created or copied inside a window but what the
-workload itself needs; first calls (allocation, compilation, autotuning) are timed apart.
+This differs from timing a loop. A window runs many calls and waits for the device once, so launch overhead overlaps as
+in real use. Windows of all workloads take turns, so a slow minute of the machine affects all of them. The median of the
+windows is reported with their quartiles and extremes. Nothing is created or copied inside a window except what the
+workload itself needs. First calls (allocation, compilation, autotuning) are timed separately.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class Pace:
 
     Attributes:
         windows: number of windows per workload.
-        seconds: length of one window in seconds; a window is at least one call.
-        slowest_call: seconds of one call beyond which no larger batch is tried.
+        seconds: length of one window in seconds; a window has at least one call.
+        slowest_call: seconds that one call may take; no batch is tried that would take longer.
         latency_calls: number of calls timed one by one at batch 1.
     """
 
@@ -40,7 +40,8 @@ REHEARSAL_PACE = Pace(windows=2, seconds=0.01, slowest_call=0.02, latency_calls=
 
 @dataclass(kw_only=True)
 class Workload:
-    """One thing to time: `call` runs it once on `images` images; measuring fills in the other fields."""
+    """Something to time, such as a forward pass: `call` runs it once on `images` images. The functions below fill in
+    the other fields."""
 
     name: str
     call: Callable[[], object]
@@ -51,11 +52,12 @@ class Workload:
     windows: list[float] = field(default_factory=list)  # images per second in each window
 
     def spread(self) -> Spread:
-        """Images per second in the windows."""
+        """Return median, quartiles and extremes over the windows, in images per second."""
         return spread(self.windows)
 
     def throughput(self, **more: Any) -> Throughput:
-        """Return the throughput for a record; `more` gives the fields that windows do not determine."""
+        """Return the throughput in the form of a record. `more` gives the fields of `Throughput` that the windows do
+        not determine."""
         return Throughput(
             batch=self.images,
             images_per_second=self.spread(),
@@ -67,11 +69,11 @@ class Workload:
 
 
 def warm_up(workload: Workload, *, device: str, pace: Pace) -> None:
-    """Time the first call apart, then call until two calls in a row agree within 10 % (at most 10 calls), and set how
-    many calls make a window.
+    """Time a workload's first call by itself, then repeat the call until two calls in a row agree within 10 % (at most
+    10 calls), and set how many calls make a window.
 
-    The first call may compile, so it is compared with nothing; the second may record what was compiled, and then
-    differs from the third.
+    The first call is not compared with the second, because it may compile; the second may record what was compiled, and
+    then differs from the third.
     """
     workload.first_call_seconds = timed(workload.call, device=device)
     seconds = timed(workload.call, device=device)
@@ -86,8 +88,9 @@ def warm_up(workload: Workload, *, device: str, pace: Pace) -> None:
 def interleave(
     workloads: Sequence[Workload], *, device: str, windows: int, should_stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Time `windows` windows of every workload, taking turns. Odd rounds go backwards, so that no workload always
-    follows the same other one."""
+    """Time `windows` windows of every workload, a window of each in turn, and append the images per second to the
+    workload's windows. Every second round is in reverse order, so that no workload always follows the same other one.
+    `should_stop` is asked before each window."""
     for number in range(windows):
         for workload in workloads if number % 2 == 0 else reversed(workloads):
             if should_stop():
@@ -97,7 +100,7 @@ def interleave(
 
 
 def spread(values: Sequence[float]) -> Spread:
-    """Return median, quartiles, extremes and number of the values."""
+    """Return median, quartiles, extremes and number of the values; without values, an empty `Spread`."""
     if not values:
         return Spread()
     quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
@@ -112,7 +115,8 @@ def spread(values: Sequence[float]) -> Spread:
 
 
 def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str, Any]:
-    """Return percentiles and extremes in milliseconds over `calls` single calls, each waited for, after a warm-up."""
+    """Return percentiles and extremes, in milliseconds, of the duration of `calls` single calls after a warm-up. After
+    each call the device is waited for."""
     for _ in range(3):
         timed(call, device=device)
     milliseconds = sorted(1e3 * timed(call, device=device) for _ in range(calls))
@@ -133,9 +137,11 @@ def latency(call: Callable[[], object], *, device: str, calls: int) -> dict[str,
 def scan_batches(
     make: Callable[[int], Workload], *, device: str, pace: Pace, largest: int = 4096, should_stop: Callable[[], bool]
 ) -> tuple[list[Workload], str]:
-    """Warm up workloads of batch 1, 2, 4, …; return them, and in words why no larger batch was tried.
+    """Warm up workloads with batches of 1, 2, 4, … images; return these workloads, and in words why no larger batch was
+    tried.
 
-    It stops when memory runs out, before one call would take longer than `pace.slowest_call`, or after `largest`.
+    The scan stops when memory runs out, before a call would take longer than `pace.slowest_call`, after `largest`, or
+    when `should_stop()` is true. `make` returns the workload for a number of images.
     """
     workloads: list[Workload] = []
     batch = 1
@@ -156,13 +162,13 @@ def scan_batches(
 
 
 def fastest(workloads: Sequence[Workload], *, count: int) -> list[Workload]:
-    """Return the `count` workloads with the highest throughput while warming up, best first."""
+    """Return the `count` workloads that had the highest throughput in their warm-up, best first."""
     return sorted(workloads, key=lambda w: (w.call_seconds or float("inf")) / w.images)[:count]
 
 
 def search_largest(fits: Callable[[int], bool], *, start: int, precision: float = 0.02) -> int:
-    """Return the largest batch that fits, within a relative `precision`, by doubling or halving from `start` and then
-    bisection; 0 if none does."""
+    """Return the largest batch for which `fits(batch)` is true, within a relative `precision`; 0 if there is none. The
+    search doubles or halves the batch from `start`, then bisects."""
     low, high = 0, max(1, start)
     if fits(high):
         low = high

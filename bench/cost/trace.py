@@ -1,4 +1,4 @@
-"""Label the parts of a training step in a trace of a few steps (`bench.cost.profiler`). Most runs make no trace."""
+"""Label the parts of a training step for traces, which `bench.cost.profiler` records. Most runs record none."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import contextlib
 from typing import Any
 
 LABELS = ("data", "forward", "backward", "optimizer", "evaluate")
-WAIT, WARM_UP, ACTIVE = 1, 1, 4  # steps left out, steps whose overhead is discarded, steps recorded
+WAIT, WARM_UP, ACTIVE = 1, 1, 4  # steps not profiled, steps profiled and discarded, steps recorded
 
 recording = False  # whether `bench.cost.profiler` records steps now
 
 
 def label(name: str) -> contextlib.AbstractContextManager[Any]:
-    """Return a context manager that marks a part of a step in the trace. It costs nothing while no trace is recorded.
+    """Return a context manager that marks a part of a training step ("forward") in the trace. It costs nothing while no
+    trace is recorded.
 
     Raises:
         ValueError: the name is not one of LABELS.
@@ -27,7 +28,8 @@ def label(name: str) -> contextlib.AbstractContextManager[Any]:
 
 
 class Trace:
-    """A trace that is being recorded; call `step()` at the end of each step. Without a profiler it does nothing."""
+    """A trace that is being recorded, by a profiler of torch. Call `step()` at the end of each training step; without a
+    profiler that does nothing."""
 
     def __init__(self, profiler: Any = None) -> None:
         self._profiler = profiler

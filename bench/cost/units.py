@@ -1,8 +1,9 @@
-"""Convert compute to the units in which it is budgeted: core-days, TPUv3-core-days, GPU-hours. Imports no torch.
+"""Convert compute to the units in which it is budgeted: core-days, TPUv3-core-days, GPU-hours. This file imports no
+torch.
 
 Core-days come from measured time. TPUv3-core-days and GPU-hours come from FLOPs and an assumed utilisation, which every
-result states. The TPUv3 utilisation is what the paper's Table 2 implies, taken with its Table 6: the geometric mean
-over the three ViTs whose FLOPs are known.
+result states. The utilisation of TPUv3 cores is the one that Tables 2 (core-days) and 6 (FLOPs) of the ViT paper imply:
+the geometric mean over the three ViTs whose FLOPs are known.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ _I21K_EXAFLOPS = 6 * (61_554_712_576 - 1024 * 1000 + 1024 * 21_843 + 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Anchor:
-    """One column of the paper's Table 2 whose training FLOPs are known.
+    """One column of the ViT paper's Table 2 whose training FLOPs are known.
 
     Attributes:
         name: the ViT and its pre-training set.
-        exaflops: training compute in 1e18 FLOPs, "paper" convention.
+        exaflops: training compute in 1e18 FLOPs, by the "paper" convention (see bench/cost/counter.py).
         core_days: published TPUv3-core-days.
         source: where both numbers come from.
     """
@@ -42,7 +43,7 @@ class Anchor:
 
     @property
     def rate(self) -> float:
-        """FLOPs per second of one TPUv3 core that `exaflops` and `core_days` imply."""
+        """Throughput of one TPUv3 core, in FLOP/s, that `exaflops` and `core_days` imply."""
         return self.exaflops * EXA / (self.core_days * SECONDS_PER_DAY)
 
 
@@ -55,8 +56,14 @@ ANCHORS: tuple[Anchor, ...] = (
 
 @dataclass(frozen=True, kw_only=True)
 class CostEstimate:
-    """A cost derived from FLOPs: `value` in `unit`, with the utilisation of `device` that is `assumed` (a fraction of
-    its peak) and where that comes from (`source`)."""
+    """A cost derived from FLOPs.
+
+    Attributes:
+        value, unit: the cost, and its unit in words ("TPUv3-core-days").
+        device: name of the device.
+        assumed: assumed utilisation of the device, as a fraction of its peak.
+        source: where the utilisation comes from, in words.
+    """
 
     value: float
     unit: str
@@ -69,19 +76,20 @@ class CostEstimate:
 
 
 def core_days(seconds: float, devices: int) -> float:
-    """Return devices x days, the measured cost of a run."""
+    """Return the measured cost of a run in core-days: its days times its number of devices."""
     return seconds * devices / SECONDS_PER_DAY
 
 
 def tpuv3_utilisation() -> float:
-    """Return the fraction of a TPUv3 core's peak that the paper's runs reached: the geometric mean over `ANCHORS`."""
+    """Return the fraction of a TPUv3 core's peak that the ViT paper's runs reached: the geometric mean over
+    `ANCHORS`."""
     rate = math.exp(sum(math.log(anchor.rate) for anchor in ANCHORS) / len(ANCHORS))
     return rate / _peak(TPUV3)
 
 
 def tpuv3_core_days(flops: float) -> CostEstimate:
-    """Estimate the TPUv3-core-days that training FLOPs ("paper" convention) would have cost at the utilisation of the
-    paper's runs."""
+    """Estimate how many TPUv3-core-days a training of so many FLOPs ("paper" convention) would have cost at the
+    utilisation of the ViT paper's runs."""
     used = tpuv3_utilisation()
     days = flops / (used * _peak(TPUV3)) / SECONDS_PER_DAY
     worst = max(abs(row.ratio - 1) for row in reproduction())
@@ -90,11 +98,12 @@ def tpuv3_core_days(flops: float) -> CostEstimate:
 
 
 def gpu_hours(flops: float, accelerator_name: str, utilisation: float, *, dtype: str = "bfloat16") -> CostEstimate:
-    """Estimate the device-hours for training FLOPs on a named accelerator at an assumed utilisation of its peak.
+    """Estimate how many device-hours a training of so many FLOPs takes on an accelerator, at an assumed utilisation (a
+    fraction of the peak for `dtype`).
 
     Raises:
-        UserError: no such accelerator.
-        ValueError: utilisation outside (0, 1].
+        UserError: there is no accelerator of this name.
+        ValueError: the utilisation is not in (0, 1].
     """
     if not 0 < utilisation <= 1:
         raise ValueError(f"utilisation {utilisation} is not in (0, 1]")
@@ -107,13 +116,13 @@ def gpu_hours(flops: float, accelerator_name: str, utilisation: float, *, dtype:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduced:
-    """One column of the paper's Table 2 compared with our estimate.
+    """One column of the ViT paper's Table 2 compared with our estimate.
 
     Attributes:
         name: the ViT and its pre-training set.
         published: TPUv3-core-days in Table 2.
         proxy: TPUv3-core-days that `tpuv3_core_days` estimates.
-        utilisation: fraction of the peak that this column alone implies.
+        utilisation: fraction of a TPUv3 core's peak that this column alone implies.
     """
 
     name: str
@@ -127,7 +136,8 @@ class Reproduced:
 
 
 def reproduction() -> tuple[Reproduced, ...]:
-    """Return for each column of Table 2 its TPUv3-core-days and the estimate that one common utilisation gives."""
+    """Return for each column of the ViT paper's Table 2 whose FLOPs are known its TPUv3-core-days, and the estimate
+    from one utilisation for all columns."""
     rate = tpuv3_utilisation() * _peak(TPUV3)
     return tuple(
         Reproduced(
@@ -141,7 +151,7 @@ def reproduction() -> tuple[Reproduced, ...]:
 
 
 def reproduction_text() -> str:
-    """Return a sentence for reports on how well the estimates reproduce Table 2's core-days."""
+    """Return a sentence for reports on how well the estimates reproduce the core-days of the ViT paper's Table 2."""
     rows = "; ".join(f"{r.name} {r.proxy:.0f} against {r.published:.0f} ({r.ratio - 1:+.0%})" for r in reproduction())
     return f"One utilisation of {tpuv3_utilisation():.1%} of {_peak(TPUV3) / TERA:g} TFLOP/s gives {rows} core-days."
 

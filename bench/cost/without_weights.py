@@ -1,7 +1,7 @@
 """Inspect a model without allocating or computing anything: on the meta device, where only shapes exist.
 
-A network that reads the values of tensors while it is built or run fails there; it is inspected by a small pass on the
-CPU instead, which gives the same answer.
+A network that reads the values of tensors while it is built or run fails there. Such a network is run on the CPU
+instead, with few images, which gives the same answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.core.errors import UserError
 from bench.study import registry
 
 T = TypeVar("T")
-Images = Callable[[int], torch.Tensor]  # number -> images of the model's size, on the model's device
+Images = Callable[[int], torch.Tensor]  # number -> so many images of the model's size, on the model's device
 Look = Callable[[nn.Module, Images], T]
 
 
@@ -29,8 +29,10 @@ def looked_at(name: str, look: Look[T], *, channels: int, **sizes: Any) -> T:
     This is done on the meta device. If that fails for a model from outside the project, it is repeated on the CPU.
 
     Args:
-        look: function of the model and a function that makes images for it.
-        sizes: the other sizes and options of `bench.study.registry.build_model`.
+        name: the model's name.
+        look: (model, function that makes a number of images for it) -> result.
+        channels: channels of the images.
+        sizes: the other arguments of `bench.study.registry.build_model`, such as `image_size`.
 
     Raises:
         UserError: the model cannot be built. Errors of `look` are passed on.
@@ -44,7 +46,8 @@ def looked_at(name: str, look: Look[T], *, channels: int, **sizes: Any) -> T:
 
 
 def built(name: str, **sizes: Any) -> nn.Module:
-    """Build a model whose weights are not needed: on the meta device, or on the CPU if it cannot be built there."""
+    """Return a model whose weights are not needed, built on the meta device, or on the CPU if it cannot be built there.
+    `sizes` are further arguments of `bench.study.registry.build_model`."""
     try:
         with _shapes_only():
             return registry.build_model(name, **sizes)
@@ -76,7 +79,7 @@ def _shapes_only() -> Iterator[None]:
 
 
 def _is_strange(name: str) -> bool:
-    """Return whether a model comes from outside the project. The project's own models always run on the meta device,
-    and cache nothing."""
+    """Return whether the model of a name comes from outside the project. The project's own models always run on the
+    meta device, and cache no tensors."""
     family = registry.family_of(name)
     return family.from_outside or not family.module.startswith(("vit.", "baselines."))

@@ -1,1 +1,2 @@
-"""Data sets (one file each in `sets/`), their images and nested subsets. This package uses NumPy, not torch."""
+"""Data sets (one file each in `sets/`), their images, and nested subsets, each of which contains every smaller one.
+This package uses NumPy, not torch."""

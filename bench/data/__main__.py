@@ -38,8 +38,8 @@ examples:
 
 
 def about(name: str, root: Path | None) -> dict[str, Any]:
-    """Return the description of a data set, as its file states it, and whether it is on this machine. Opens no
-    image."""
+    """Return the facts that the file of a data set states (kind, licence, source, …), and "available": whether the set
+    is on this machine, installed or in the data root `root`. No image is opened."""
     one = data_set(name)
     return {
         "name": name,
@@ -59,8 +59,13 @@ def about(name: str, root: Path | None) -> dict[str, Any]:
 
 
 def counted(name: str, root: Path | None) -> dict[str, Any]:
-    """Return the facts of a data set, including the content of both splits, which are loaded for it. "name@N" loads N
-    training images."""
+    """Load both splits of a data set, and return the facts of `about` with each split's number of images, shape, number
+    of classes and content hash.
+
+    Args:
+        name: name of the set; for "set@N", N training images are loaded.
+        root: the data root (folder with data sets that are not installed), or None.
+    """
     full, size = parse(name)
     if resizes(full) and (seen := look(full, root=root)) is not None and seen[0] is None:
         full = named_at(full, DEFAULT_SIDE, seen[1])  # the size at which a study would load it
@@ -145,8 +150,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def download(arguments: argparse.Namespace) -> None:
-    """Fetch the files of every data set named on the command line. `arguments.names` is replaced by names that state
-    the revision that was fetched.
+    """Fetch the files of every data set in `arguments.names` into `arguments.data_root`. Then replace `arguments.names`
+    by the names under which the sets can be loaded, which state the fetched revision.
 
     Raises:
         UserError: no data set or no data root is given; a set has to be fetched by hand; the disk has no room for all.
@@ -176,7 +181,7 @@ def download(arguments: argparse.Namespace) -> None:
 
 
 def _download_of(name: str) -> Download:
-    """Return what has to be downloaded for a data set.
+    """Return the download of a data set: licence, source, size, and the function that fetches it.
 
     Raises:
         UserError: the set has to be fetched by hand.

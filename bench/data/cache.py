@@ -47,7 +47,8 @@ def directory() -> Path:
 
 def kernels() -> Path:
     """Create and return the folder in which torch keeps the kernels that it generates, so that later processes reuse
-    them. Kernels are executed, so only this user may write there, and the folder is never one that came with results.
+    them. Kernels are executed, so the folder lies in the cache, never among results, which may come from others, and
+    only this user may write to it.
 
     Raises:
         UserError: other users can write to the folder.
@@ -62,10 +63,11 @@ def kernels() -> Path:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunks:
-    """An array that is never held in memory as a whole.
+    """An array that is made piece by piece, so that it need not fit in memory.
 
     Attributes:
-        make: yields the array in pieces along the first axis.
+        shape, dtype: of the whole array.
+        make: () -> iterator over the array's pieces along the first axis.
     """
 
     shape: tuple[int, ...]
@@ -92,7 +94,7 @@ class Chunks:
 
 
 def rows(array: np.ndarray, indices_M: np.ndarray, *, at_once: int = 4096) -> Chunks:
-    """Return `array[indices_M]` as `Chunks` of `at_once` rows."""
+    """Return `array[indices_M]` as `Chunks`, made in pieces of `at_once` rows."""
 
     def make() -> Iterator[np.ndarray]:
         for start in range(0, len(indices_M), at_once):
@@ -102,8 +104,8 @@ def rows(array: np.ndarray, indices_M: np.ndarray, *, at_once: int = 4096) -> Ch
 
 
 def scratch(shape: tuple[int, ...], *, dtype: Any = np.uint8) -> np.ndarray:
-    """Return an array of zeros to be filled: in memory, or in an unnamed file in the cache's folder if it has more than
-    `IN_MEMORY` bytes.
+    """Return a writable array of zeros. If it has more than `IN_MEMORY` bytes, it is memory-mapped from an unnamed file
+    in the cache's folder.
 
     Raises:
         UserError: the disk has no room for it.
@@ -125,8 +127,8 @@ def scratch(shape: tuple[int, ...], *, dtype: Any = np.uint8) -> np.ndarray:
 
 
 def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> dict[str, np.ndarray]:
-    """Return the arrays stored under `key` as read-only memory maps. If they are missing or damaged, one process of the
-    machine builds and stores them, while others wait."""
+    """Return the arrays stored under `key`, by name, as read-only memory maps. If they are missing or damaged, one
+    process of the machine calls `build`, which returns the arrays by name, and stores them; other processes wait."""
     entry = directory() / key
     there = _open(entry)
     if there is not None:
@@ -136,8 +138,8 @@ def arrays(key: str, build: Callable[[], Mapping[str, np.ndarray | Chunks]]) -> 
 
 
 def _by_path(mapped: np.memmap) -> Any:
-    """Return how to pickle a memory map, in the form that `copyreg` expects: as its file and the place in it, so that
-    another process maps the same file; by its values if it is not a contiguous part of a file."""
+    """Return what `copyreg` needs to pickle a memory map: its file and the position in it, so that another process maps
+    the same file. An array that is not a contiguous part of a file is pickled by its values."""
     if (file := mapped._mmap) is None or not mapped.size or not mapped.flags.c_contiguous:  # type: ignore[attr-defined]
         return np.ndarray.__reduce__(mapped)
     behind = mapped.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data - mapped.offset % mmap.ALLOCATIONGRANULARITY
@@ -148,18 +150,19 @@ copyreg.pickle(np.memmap, _by_path)
 
 
 def stored(key: str) -> dict[str, np.ndarray] | None:
-    """Return the arrays stored under `key`; None if there are none, or if they are damaged."""
+    """Return the arrays stored under `key`, by name; None if there are none, or if they are damaged."""
     return _open(directory() / key)
 
 
 def remove(key: str) -> None:
-    """Delete what is stored under `key`, so that it is built again when it is next needed."""
+    """Delete the arrays stored under `key`, so that they are built again when they are next needed."""
     shutil.rmtree(directory() / key, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def _turn(entry: Path) -> Iterator[None]:
-    """Let one process at a time execute the block, where files can be locked. A lock ends with its process."""
+    """Let one process at a time execute the block, by a lock beside the cache entry `entry`. A lock ends with the
+    process that holds it. Where files cannot be locked, no process waits."""
     path = entry.with_name(f".{entry.name}.lock")
     lock = FileLock(path)
     try:
@@ -197,7 +200,8 @@ def _whole(built: Mapping[str, np.ndarray | Chunks]) -> dict[str, np.ndarray]:
 
 
 def _open(entry: Path) -> dict[str, np.ndarray] | None:
-    """Return the arrays of an entry; None if it does not exist, or if any byte differs from what was written."""
+    """Return the arrays of a cache entry, by name, as read-only memory maps; None if the entry does not exist, or if
+    any byte differs from what was written."""
     try:
         manifest = json.loads((entry / MANIFEST).read_text())
         mapped = {}
@@ -224,8 +228,8 @@ def _verify(path: Path, *, size: int, sha256: str) -> bool:
 
 
 def _store(entry: Path, built: Mapping[str, np.ndarray | Chunks]) -> None:
-    """Write an entry to a temporary folder, sync it, then rename it. Of two writers either may win, because both wrote
-    the same content."""
+    """Write an entry to a temporary folder, sync it, then rename the folder to `entry`. If two processes write the same
+    entry, it does not matter which one succeeds, because both write the same content."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{entry.name}-", dir=entry.parent))
     try:
@@ -258,10 +262,13 @@ def _write(path: Path, save: Callable[[IO[bytes]], object]) -> None:
 
 
 def fingerprint(settings: object, files: Sequence[Path], *, read_up_to: int = 1 << 30) -> str:
-    """Return 16 hex digits that identify settings and source files: a key for what is decoded from them.
+    """Return 16 hex digits that identify settings and source files, as a cache key for what is decoded from the files.
 
-    If the files have up to `read_up_to` bytes in total, the digest covers their contents. More would take minutes to
-    read at every start: then it covers their paths, sizes and modification times.
+    If the files have up to `read_up_to` bytes in total, the digest covers their contents. Reading larger files would
+    take minutes at every start, so for them it covers paths, sizes and modification times.
+
+    Args:
+        settings: everything else that the key must depend on; its `repr` is hashed.
 
     Raises:
         UserError: a file does not exist, or is not a regular file.

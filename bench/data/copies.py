@@ -1,5 +1,5 @@
-"""Lists the images of one data set that are copies of another's, and draws the pairs so that they can be judged by
-eye."""
+"""Finds training images of one data set that are copies of test images of another, and draws the pairs so that they can
+be judged by eye."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def compare(upstream: str, downstream: str, *, root: Path | None, picture: Path 
         as_json: return JSON instead of text.
 
     Returns:
-        The number of copies as text; or positions, classes and residual of every pair as JSON.
+        The number of copies as text; or, as JSON, positions, classes and residual (`Duplicates.residual_M`) of every
+        pair.
 
     Raises:
         UserError: a name is unknown, data is missing, or the picture cannot be written.
@@ -51,7 +52,13 @@ def compare(upstream: str, downstream: str, *, root: Path | None, picture: Path 
 
 
 def summary(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *, picture: Path | None = None) -> str:
-    """Return the number of copies as text for people."""
+    """Return the numbers of pairs of copies, and of images in them, as text for people.
+
+    Args:
+        upstream, downstream: the sets that were compared.
+        found: the pairs of copies.
+        picture: path of the picture of the pairs; None if none was asked for.
+    """
     ups, downs = (len(np.unique(place_M)) for place_M in (found.upstream_M, found.downstream_M))
     lines = [
         f"{len(found):,} pairs: {ups:,} of {len(upstream):,} training images of {upstream.name} are copies of "
@@ -65,7 +72,8 @@ def summary(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates, *
 
 
 def rows(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> list[dict[str, object]]:
-    """Return one row per pair: positions in the two splits, classes, the residual, whether one is mirrored."""
+    """Return a row for each pair of copies: positions in the two sets, class names, the residual
+    (`Duplicates.residual_M`), and whether one image is mirrored."""
     return [
         {
             "upstream": int(up),
@@ -82,8 +90,8 @@ def rows(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> l
 
 
 def contact_sheet(upstream: ImageSet, downstream: ImageSet, found: dedup.Duplicates) -> np.ndarray:
-    """Draw the pairs, upstream above downstream, the smallest residual first. Return uint8 pixels, (H, W) or (H, W,
-    3)."""
+    """Draw pairs of copies (`found`), each as the upstream image above the downstream image, the smallest residual
+    first. Return uint8 pixels, (H, W), or (H, W, 3) if either set is in colour."""
     order = np.argsort(found.residual_M, kind="stable")[:MAX_PAIRS]
     pairs = zip(found.upstream_M[order].tolist(), found.downstream_M[order].tolist(), strict=True)
     mode = "L" if upstream.images_NHWC.shape[3] == downstream.images_NHWC.shape[3] == 1 else "RGB"

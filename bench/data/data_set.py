@@ -1,5 +1,5 @@
-"""`DataSet`, the description of a data set. It is the only thing used from a file in bench/data/sets/, a plug-in or a
-row of the table of published sets."""
+"""`DataSet`, the description of a data set. A file in bench/data/sets/, a plug-in and a row of the table of published
+sets each give one; nothing else of them is used."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class Numbers(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Download:
-    """What `--download` fetches of a data set.
+    """How `vit-bench data NAME --download` gets a data set.
 
     Attributes:
-        name: name of the set, with the revision that is fetched.
+        name: name of the set, with the revision that is fetched if the set has several.
         licence: licence of the images, for people.
         source: where the files come from, for people.
         bytes_missing: (data root) -> approximate bytes still to be fetched; None if their number is not stated.
-        fetch: (data root) -> names of the fetched files or folders; it fetches what is missing.
+        fetch: (data root) -> lines of text for the user about the files; it fetches those that are missing.
         opened_as: name under which the set is loaded; "" if that is `name`.
         is_archive: whether an archive is unpacked beside itself, so that twice the room is needed.
         is_parquet: whether images have to be copied out of Parquet before they can be streamed.
@@ -47,22 +47,22 @@ class Download:
     is_parquet: bool = False
 
     def disk_bytes(self, root: Path) -> int:
-        """Return the approximate bytes of disk that are still needed; 0 if their number is not stated."""
+        """Return the approximate bytes of disk that are still needed; 0 if the size of the files is not stated."""
         return (2 if self.is_archive else 1) * (self.bytes_missing(root) or 0)
 
 
 def everywhere(root: Path | None) -> bool:
-    """The value of `DataSet.available` for a set that needs no files: always True."""
+    """Return True. This is `DataSet.available` of a set that needs no files."""
     return True
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataSet:
-    """A data set: its facts, and how it is loaded. In functions, `option` is the text after the first colon of a name,
-    "" without one; `root` is the data root, a folder, or None.
+    """A data set: its facts, and how it is loaded. In the functions below, `option` is the text after the first colon
+    of the set's name, "" without one; `root` is the data root (folder with data sets that are not installed), or None.
 
     Attributes:
-        name: public name; that of its file with "-" for "_".
+        name: public name: the name of its file, with "-" for "_".
         kind: what the images show; "own images" if that is not known.
         description: description in one line.
         licence: licence of the images.
@@ -84,18 +84,19 @@ class DataSet:
         side: pixels per side at which images are stored if the name states none; None where that does not apply.
         takes_side: whether the name may state another side: "pets:64px".
         takes_colour: whether the name may state ":rgb" or ":grey".
-        look: (option, root=…) -> pixels per side (None for many sizes) and channels, decoding as little as possible; it
-            returns None if the set is not here. Without this function, the test split is loaded to find out.
-        size: (option) -> numbers of images and classes, for a set that renders as many as its name asks for.
-        listed_images: (option, root=…) -> number of training images that lists in the set's files state.
-        some_encoded: (option, root=…) -> a few encoded images, to measure how fast they are decoded.
-        indexed: (root) -> numbers of images and classes of the copy that is here, once its files have been indexed; it
-            returns None before.
-        grouped: (option, root=…, file=…, table=…, columns=…) -> (the option, extended by the identity of the images'
-            labels and groups, see `bench.data.labels` and `bench.data.groups`; sentences about them). They are read
-            from the tables that are given, or from the set's own. None if the images can have none.
-        places: (option, root=…) -> folders that the images may lie in, or None if the set is not here. It is set if
-            name and revision do not determine the images (`bench.data.identity`); None if they do.
+        look: (option, root=…) -> (pixels per side, None for many sizes; channels), decoding as little as possible; it
+            returns None if the set is not here. If the field is None, the test split is loaded to find out.
+        size: (option) -> numbers of images and classes, for a set that renders as many as its name asks for; else None.
+        listed_images: (option, root=…) -> number of training images, from lists of files without decoding any; or None.
+        some_encoded: (option, root=…) -> a few encoded images, to measure how fast they are decoded; or None.
+        indexed: (root) -> numbers of images and classes of the copy that is here; it returns None until the files have
+            been indexed (`bench.data.index`).
+        grouped: (option, root=…, file=…, table=…, columns=…) -> (the option, to which hashes are added that identify
+            the images' labels and groups; sentences for the user). Labels and groups (images that belong together) are
+            read from the tables that are given, or from the set's own; see `bench.data.sets.folder.grouped`. None if
+            the images can have no such tables.
+        places: (option, root=…) -> folders that the images may lie in, or None if the set is not here. The field is
+            None if name and revision determine the images; otherwise `bench.data.identity` examines these folders.
         download: (option) -> what `--download` fetches; None if the set has to be fetched by hand.
     """
 
@@ -129,7 +130,8 @@ class DataSet:
 
     @property
     def stated(self) -> Numbers | None:
-        """The numbers of images and classes that the set states; None if they depend on the option."""
+        """The numbers of images and classes that the set states; None if it states none. For a set that renders as many
+        as its name asks for, they are those without an option."""
         if self.size is not None:
             return self.size("")
         if self.images is None or self.classes is None:
@@ -137,12 +139,12 @@ class DataSet:
         return {"train": self.images[0], "test": self.images[1], "classes": self.classes}
 
     def absent(self, option: str = "") -> UserError:
-        """Return the error for a set that is not on this machine."""
+        """Return the error for a set that is not on this machine. `option`: the text after the colon of its name."""
         name = f"{self.name}:{option}" if option else self.name
         return UserError(f"Data set {name!r} is not on this machine.", self.how_to_get)
 
     def too_few(self, name: str, *, asked: int, there: int) -> UserError:
-        """Return the error for asking for more training images than there are. If the installation holds only a part of
-        the set, the error says how to get the rest."""
+        """Return the error for asking for `asked` training images of the set `name`, of which only `there` are on this
+        machine. If the installation holds only a part of the set, the error says how to get the rest."""
         fix = self.how_to_get if self.carried_in_part and ":" not in name else f"Ask for at most {name}@{there}."
         return UserError(f"{name}@{asked}: {name} has only {there} training images here.", fix)

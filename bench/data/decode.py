@@ -67,7 +67,7 @@ class Decoded:
     Attributes:
         images_NHWC: uint8; may be larger than memory.
         labels_N: int64.
-        keys_N: uint64, see `ImageSet.content_keys_N`.
+        keys_N: uint64 hash of each image's pixels (`ImageSet.content_keys_N`).
         kept_N: int64, the index of each image in the source.
         unreadable: name and reason for each image that was left out.
     """
@@ -80,18 +80,20 @@ class Decoded:
 
 
 class Unreadable(Exception):
-    """An image cannot be decoded; others of the same source may be readable."""
+    """Raised for one image that cannot be decoded; others of the same source may be readable."""
 
 
 def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
-    """Decode all images of a source on all cores. Progress is shown on stderr if it takes long.
+    """Decode all images of a source on all cores, to the size and form that `storage` states. Progress is shown on
+    stderr if it takes long.
 
     Args:
         where: name of the source in messages ("/data/flowers, train").
 
     Raises:
-        UserError: sizes, or grey and colour, are mixed, and `storage` does not choose one; more than `max_unreadable`
-            of the images cannot be read; an image claims more than MAX_PIXELS; the source holds no images.
+        UserError: sizes, or grey and colour, are mixed, and `storage` does not choose one; a larger fraction of the
+            images than `max_unreadable()` cannot be read; an image claims more than MAX_PIXELS; the source holds no
+            images.
     """
     images_NHWC: np.ndarray | None = None
     keys: list[int] = []
@@ -128,7 +130,8 @@ def decode_all(source: Source, *, storage: Storage, where: str) -> Decoded:
 
 
 def pixels_of(data: bytes | np.ndarray, *, name: str | ImageName, storage: Storage) -> np.ndarray:
-    """Decode one image, or resize one that is pixels already, to uint8 pixels (H, W, C). `name`: its name in messages.
+    """Return an image in the size and form that `storage` states, uint8 (H, W, C). `data`: an encoded image, which is
+    decoded, or its pixels; `name`: the image's name in messages.
 
     Raises:
         UserError: the image claims more than MAX_PIXELS.
@@ -151,8 +154,13 @@ def facts_of(data: bytes, *, name: str | ImageName, as_published: bool) -> tuple
 
     A JPEG is decoded at an eighth of its size: this is fast, but reads the whole file and so finds any damage.
 
+    Args:
+        name: the image's name in messages.
+        as_published: see `Storage`.
+
     Raises:
-        UserError, Unreadable: see `pixels_of`.
+        UserError: the image claims more than MAX_PIXELS, or has more than MAX_FILE_BYTES.
+        Unreadable: the image cannot be decoded.
     """
     with opened(data, name=name, as_published=as_published) as image:
         width, height = image.size
@@ -168,7 +176,8 @@ def facts_of(data: bytes, *, name: str | ImageName, as_published: bool) -> tuple
 
 @contextmanager
 def opened(data: bytes, *, name: str | ImageName, as_published: bool) -> Iterator[Image.Image]:
-    """Open an encoded image without decoding it. Errors of Pillow inside the block are turned into the two below.
+    """Open an encoded image, as a context manager, without decoding it. Errors that Pillow raises inside the block
+    become a UserError or `Unreadable`. `name`: the image's name in messages; `as_published`: see `Storage`.
 
     Raises:
         UserError: the image claims more than MAX_PIXELS, or has more than MAX_FILE_BYTES.
@@ -200,8 +209,8 @@ def _has_16_bits(image: Image.Image) -> bool:
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
-    """Convert 16-bit grey to 8 bits, 0 to 65,535 to 0 to 255 (Pillow's own conversion cuts off at 255); return other
-    images unchanged.
+    """Return a 16-bit grey image with its levels scaled from 0 to 65,535 to 0 to 255, in 8 bits; return other images
+    unchanged. Pillow's own conversion does not scale levels, but cuts them off at 255.
 
     Raises:
         Unreadable: the image uses so few of the levels that it would be black.
@@ -224,7 +233,8 @@ def orientation_of(image: Image.Image) -> int:
 
 
 def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
-    """Return (height, width, channels) of one image without decoding it; None if it cannot be read."""
+    """Return (height, width, channels) of an encoded image without decoding it, or of an array of pixels; None if the
+    image cannot be read."""
     if isinstance(data, np.ndarray):
         height, width, channels = data.shape
         return height, width, channels
@@ -250,7 +260,8 @@ def _stored(image: Image.Image, storage: Storage) -> np.ndarray:
 
 
 def _results(source: Source, storage: Storage) -> Iterator[np.ndarray | str]:
-    """Yield for every image, in order, its pixels or the reason why it cannot be decoded."""
+    """Yield for every image, in order, its pixels in the form that `storage` states, or the reason why it cannot be
+    decoded."""
     at_once = BATCH if storage.size and storage.size < LARGE else LARGE_BATCH
     return each(source, lambda data, name: pixels_of(data, name=name, storage=storage), at_once=at_once)
 
@@ -259,7 +270,8 @@ def each(
     source: Source, work: Callable[[bytes | np.ndarray, ImageName], T], *, at_once: int = BATCH
 ) -> Iterator[T | str]:
     """Yield for every image, in order, the result of `work(encoded image, name)`, or the reason why the image is
-    unreadable. Runs on all cores, with a bounded number of images in memory."""
+    unreadable. Threads on all cores call `work`, each for up to `at_once` images at a time, so that the number of
+    images in memory is bounded."""
 
     def batch_of(batch: list[tuple[int, bytes | np.ndarray | None]]) -> list[T | str]:
         done: list[T | str] = []
@@ -282,7 +294,8 @@ def each(
 
 
 def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.ndarray | None]]]:
-    """Yield batches of (index of the image, its data). The data is None unless the source has to be read in order."""
+    """Yield batches of up to `most` pairs (index of an image, its data). The data is None if the source has no
+    `in_order`: then the thread that decodes the image reads it."""
     batch: list[tuple[int, bytes | np.ndarray | None]] = []
     size = 0
     given = source.in_order() if source.in_order else itertools.repeat(None)
@@ -296,16 +309,21 @@ def _batches(source: Source, most: int) -> Iterator[list[tuple[int, bytes | np.n
 
 
 def too_many(unreadable: Sequence[str], *, count: int) -> bool:
-    """Whether so many of a set's `count` images are unreadable that it will be refused and the rest need not be
-    read."""
+    """Whether so many of a set's `count` images are unreadable that the set will be refused, and the remaining images
+    need not be read."""
     return len(unreadable) > max_unreadable() * count + MAX_LISTED_IMAGES
 
 
 def judge(unreadable: list[str], *, count: int, where: str) -> None:
-    """Warn about images that cannot be read. `count`: number of all images; `where`: name of the source in the message.
+    """Warn about images that cannot be read.
+
+    Args:
+        unreadable: name and reason for each such image.
+        count: number of all images, readable or not.
+        where: name of the source in the message.
 
     Raises:
-        UserError: they are more than `max_unreadable`.
+        UserError: they are a larger fraction of all images than `max_unreadable()`.
     """
     if not unreadable:
         return
@@ -320,8 +338,8 @@ def judge(unreadable: list[str], *, count: int, where: str) -> None:
 
 
 def _listed(unreadable: Sequence[str], *, where: str) -> str:
-    """Return the end of a message that names unreadable images. If it does not name all, write their names to a file
-    and return "; …" with its path."""
+    """Return the end of a message that names the first MAX_NAMED_IMAGES of the unreadable images: "" if there are no
+    others; else "; …" and the path of a file to which the names of all are written. `where`: name of the source."""
     if len(unreadable) <= MAX_NAMED_IMAGES:
         return ""
     path = cache.directory() / f"unreadable-{zlib.crc32(where.encode(errors='surrogateescape')):08x}.txt"

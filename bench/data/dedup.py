@@ -1,12 +1,13 @@
-"""Detection of downstream test images that have a copy in an upstream set: a perceptual hash proposes pairs, and their
-pixels confirm them.
+"""Detection of downstream test images that have a copy in an upstream set, on which a model is pre-trained: a
+perceptual hash proposes pairs, and their pixels confirm them.
 
 The hash has 63 bits per image: which of the lowest spatial frequencies (DCT-II of a small grey image) have more than
 the median amplitude, as in "pHash" (Zauner, 2010). Few bits differ between an image and a copy of it.
 
-A pair is a duplicate if one image can be made from the other by mirroring, blurring (which any resizing does), a
-change of brightness and contrast, and clipping at black and white, up to a residual too small to see. A common outline
-is not enough: seams and folds that differ leave a residual, and prints that differ leave one concentrated in one place.
+A pair is a duplicate if one image can be made from the other by mirroring, blurring (which any resizing does), a change
+of brightness and contrast, and clipping at black and white, up to a residual too small to see. A common outline is not
+enough: between two pieces of clothing, different seams and folds leave a residual, and different prints leave a
+residual that is concentrated in one place.
 
 Measured on Fashion-MNIST (tests/data/test_dedup.py): copies that were mirrored, resized to 20 or 40 px and back, saved
 as JPEG of quality 75, or made darker or brighter by 40 levels are found; of JPEG of quality 30, three in four. Between
@@ -52,10 +53,10 @@ class Duplicates:
     """Pairs of images that are copies of each other; M is the number of pairs.
 
     Attributes:
-        upstream_M, downstream_M: int64 positions in the two sets.
-        residual_M: rms difference that the best transformation leaves, as a fraction of the standard deviation of the
-            image; 0 for an exact copy.
-        flipped_M: whether one is the mirror image of the other.
+        upstream_M, downstream_M: int64 positions of each pair's images in the two sets.
+        residual_M: rms difference that is left after transforming one image into the other as well as possible, as a
+            fraction of the standard deviation of the image; 0 for an exact copy.
+        flipped_M: whether one image is the mirror image of the other.
         candidates: number of pairs that the hash proposed.
     """
 
@@ -70,8 +71,8 @@ class Duplicates:
 
 
 def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
-    """Find all pairs of an upstream and a downstream image that are copies. Takes a few hundred MB, however large the
-    sets.
+    """Find all pairs of an upstream and a downstream image that are copies. It needs a few hundred MB of memory,
+    however large the sets are.
 
     Args:
         upstream: images that a model is pre-trained on.
@@ -113,15 +114,16 @@ def find(upstream: ImageSet, downstream: ImageSet) -> Duplicates:
 
 
 def copies(upstream: ImageSet, downstream: ImageSet) -> np.ndarray:
-    """Return for each downstream image whether upstream has a copy of it, bool (M,). Cached by the sets' contents."""
+    """Return for each downstream image whether the upstream set has a copy of it, bool (M,). The answer is cached on
+    disk under the content hashes of both sets."""
     copied_M = np.zeros(len(downstream), dtype=bool)
     copied_M[pairs(upstream, downstream)[1]] = True
     return copied_M
 
 
 def pairs(upstream: ImageSet, downstream: ImageSet) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions of copies in the two sets, (upstream_M, downstream_M), as `find` finds them. Cached by the
-    sets' contents."""
+    """Return the positions in the two sets of all pairs of copies, (upstream_M, downstream_M), as `find` finds them.
+    They are cached on disk under the content hashes of both sets."""
     key = f"pairs-r{REVISION}-{upstream.content_hash[:16]}-{downstream.content_hash[:16]}"
 
     def build() -> dict[str, np.ndarray]:
@@ -133,7 +135,7 @@ def pairs(upstream: ImageSet, downstream: ImageSet) -> tuple[np.ndarray, np.ndar
 
 
 def hashes(images: ImageSet, *, flipped: bool = False) -> np.ndarray:
-    """Return the perceptual hash of each image, uint64 (N,). `flipped`: of its mirror image."""
+    """Return the perceptual hash of each image, or, if `flipped`, of its mirror image: uint64 (N,)."""
     place = (np.arange(SIDE) + 0.5) * np.pi / SIDE
     cosines_FS = np.cos(np.arange(FREQUENCIES)[:, None] * place).astype(np.float32)
     hash_N = np.empty(len(images), dtype=np.uint64)
@@ -150,7 +152,7 @@ def hashes(images: ImageSet, *, flipped: bool = False) -> np.ndarray:
 
 
 def near(one_N: np.ndarray, other_M: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the positions (in one_N, in other_M) of all pairs whose hashes differ in at most MAX_BITS bits."""
+    """Return the positions (in one_N, in other_M) of all pairs of hashes that differ in at most MAX_BITS bits."""
     ups, downs = [], []
     rows = max(1, (4 << 20) // max(1, len(other_M)))
     for start in range(0, len(one_N), rows):
@@ -170,8 +172,8 @@ def _popcount(value: np.ndarray) -> np.ndarray:
 
 
 def thumbnails(images: ImageSet) -> Callable[[Any], np.ndarray]:
-    """Return a function: rows of the set -> their `grey` images. If the set has at most `MAX_KEPT` images, these are
-    cached on disk, 3 kB each."""
+    """Return a function: positions or slice of images -> their thumbnails as `grey` makes them. If the set has at most
+    `MAX_KEPT` images, the thumbnails are cached on disk, 3 kB each."""
     if len(images) > MAX_KEPT or images.images_NHWC.shape[1:3] == (SIDE, SIDE):
         return lambda rows: grey(images.images_NHWC[rows])
 
@@ -185,7 +187,8 @@ def thumbnails(images: ImageSet) -> Callable[[Any], np.ndarray]:
 
 
 def grey(images_NHWC: np.ndarray) -> np.ndarray:
-    """Return images in grey, float32 (N, SIDE, SIDE), 0 to 255: luma (ITU-R 601), resized with smoothing if needed."""
+    """Return thumbnails of images, float32 (N, SIDE, SIDE), 0 to 255: their luma (ITU-R 601), resized with smoothing if
+    they have another size."""
     if images_NHWC.shape[-1] == 3:
         luma = np.array([0.299, 0.587, 0.114], dtype=np.float32)
         grey_NYX = images_NHWC.astype(np.float32) @ luma
@@ -198,10 +201,11 @@ def grey(images_NHWC: np.ndarray) -> np.ndarray:
 
 
 def residual(one_MYX: np.ndarray, other_MYX: np.ndarray) -> np.ndarray:
-    """Return the residual of each pair, (M,): the rms difference after transforming one image into the other, in the
-    better of the two directions, as a fraction of the other's standard deviation.
+    """Return the residual of each pair of thumbnails, (M,): the rms difference after transforming one image into the
+    other, in the better of the two directions, as a fraction of the other's standard deviation.
 
-    Pairs that differ by far more than MAX_RESIDUAL at half the size already get infinity; most candidates do.
+    A pair gets infinity if its difference is concentrated in one place, or if the difference is far above MAX_RESIDUAL
+    at half the size already, as for most candidates.
     """
     result_M = np.full(len(one_MYX), np.inf)
     small_1, small_2 = halved(one_MYX), halved(other_MYX)
@@ -226,7 +230,12 @@ def _best(
     one_MYX: np.ndarray, other_MYX: np.ndarray, *, blurs: tuple[float, ...], smooth: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return for each pair (smallest residual over all blurs and both directions, peak of that residual), both (M,);
-    see `_unexplained`."""
+    `_unexplained` defines residual and peak.
+
+    Args:
+        blurs: sigmas in pixels of the Gaussian blurs that are tried on one image before it is compared with the other.
+        smooth: sigma in pixels of the blur of what remains (see `_unexplained`).
+    """
     best_M, peak_M = np.full(len(one_MYX), np.inf), np.full(len(one_MYX), np.inf)
     if not len(one_MYX):
         return best_M, peak_M
@@ -239,7 +248,8 @@ def _best(
 
 
 def _unit(images_MYX: np.ndarray) -> np.ndarray:
-    """Return the images as rows of mean 0 and norm 1, whose dot products are correlations."""
+    """Return the images as rows of mean 0 and norm 1, (M, pixels); the dot product of two rows is the images'
+    correlation."""
     rows_MP = images_MYX.reshape(len(images_MYX), -1)
     rows_MP = rows_MP - rows_MP.mean(axis=1, keepdims=True)
     return rows_MP / np.maximum(np.sqrt(_dot(rows_MP, rows_MP)), 1e-3)[:, None]
@@ -256,6 +266,9 @@ def _unexplained(source_MYX: np.ndarray, copy_MYX: np.ndarray, *, smooth: float)
     The residual is the rms of what remains divided by the copy's standard deviation. The peak is the largest squared
     remainder divided by (its rms × that standard deviation): it is high where a difference is concentrated in one
     place.
+
+    Args:
+        smooth: sigma in pixels of a blur of the remainder and of the copy, applied before both are measured.
     """
     count = len(source_MYX)
     x_MP, y_MP = source_MYX.reshape(count, -1), copy_MYX.reshape(count, -1)

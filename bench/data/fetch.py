@@ -73,7 +73,7 @@ def _check(member: zipfile.ZipInfo, archive: Path) -> None:
     """Check one member of an archive.
 
     Raises:
-        UserError: it points out of the archive, or is not a regular file or folder.
+        UserError: the member points out of the archive, or is not a regular file or folder.
     """
     path, kind = PurePosixPath(member.filename.replace("\\", "/")), stat.S_IFMT(member.external_attr >> 16)
     if path.is_absolute() or ".." in path.parts or kind not in (0, stat.S_IFREG, stat.S_IFDIR):

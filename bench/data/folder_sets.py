@@ -1,5 +1,5 @@
-"""Published data sets that may not be redistributed: they are read from the user's own copy, a folder of the set's
-name."""
+"""Published data sets that may not be redistributed: they are read from the user's own copy, a folder in the data root
+that has the set's name."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NON_COMMERCIAL = "non-commercial research only; the images belong to their owner
 
 @dataclass(frozen=True, kw_only=True)
 class FolderSet(DataSet):
-    """A data set that is a folder of its name below the data root, in any format that the set `folder` reads. Its
-    images are streamed as RGB."""
+    """A data set that lies in a folder of its name below the data root, in any format that the set `folder` reads
+    (`bench.data.sets.folder`). Its images are streamed (decoded whenever they are read), as RGB."""
 
     kind: Kind = "photographs"
     licence: str = NON_COMMERCIAL
@@ -65,7 +65,8 @@ class FolderSet(DataSet):
 
 
 def no_images(name: str, how_to_get: str) -> Callable[..., ImageSet]:
-    """Return a `DataSet.load` that raises a UserError, for a set that is not public."""
+    """Return a function for `DataSet.load` of a set that is not public: it always raises a UserError, which says
+    `how_to_get`."""
 
     def load(split: str, *, root: Path | None) -> ImageSet:
         raise UserError(f"The data set {name} is not public.", how_to_get)

@@ -36,7 +36,7 @@ MAX_NAMED = 3  # files or groups that an error message names
 
 @dataclass(frozen=True, kw_only=True)
 class Groups:
-    """The contents of a file of groups.
+    """The contents of a file of groups (images that belong together, such as those of one patient).
 
     Attributes:
         path: path of the file.
@@ -50,7 +50,7 @@ class Groups:
 
 
 def read(path: Path) -> Groups:
-    """Read the groups in a file.
+    """Return the groups that a CSV file lists.
 
     Raises:
         UserError: the file cannot be read, lacks a column, or puts an image into two groups.
@@ -71,8 +71,12 @@ def read(path: Path) -> Groups:
 
 
 def of_folder(folder: Path, word: str) -> Groups | None:
-    """Return the groups of a set: those that `word` in its name asks for; if it is "", those of `groups.csv` in its
-    folder, or None without such a file.
+    """Return the groups of the images in a folder.
+
+    Args:
+        word: the part of the set's name that identifies its groups, such as "groups-0a1b2c3d4e": the file with this
+            hash is used, the folder's `groups.csv` or the one that was named with `--groups`. With "", `groups.csv` is
+            used, and None is returned without such a file.
 
     Raises:
         UserError: a file cannot be read (see `read`), or none has the groups that the name asks for.
@@ -91,12 +95,12 @@ def of_folder(folder: Path, word: str) -> Groups | None:
 
 
 def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderContents:
-    """Return a folder's images with their groups. If the folder is not divided into splits, some groups become its test
-    images.
+    """Return a folder's images with the group of each. If the folder is not divided into training and test images, some
+    groups become the test images (`hold_out`).
 
     Raises:
-        UserError: the images are not separate files; the groups name files that are missing, or a group has images in
-            both of the folder's own splits; see also `hold_out`.
+        UserError: the images are not separate files; the groups name files that are missing; a group has images in both
+            of the folder's own splits; or no division leaves every class images on both sides.
     """
     source = contents.sources.get("all")
     parts = [np.full(len(each), part) for part, each in contents.sources.items()]
@@ -151,8 +155,12 @@ def divide(contents: FolderContents, folder: Path, groups: Groups) -> FolderCont
 
 
 def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[str], where: str) -> np.ndarray:
-    """Choose whole groups of images for testing, about the fraction HELD_OUT of each class; return bool (N,). `where`:
-    name of the images in messages.
+    """Choose whole groups of images for testing, about the fraction HELD_OUT of each class; return bool (N,), True for
+    test images.
+
+    Args:
+        classes: names of the classes, in label order.
+        where: name of the images in messages.
 
     Raises:
         UserError: no division leaves every class images on both sides, for example if all of a class are in one group.
@@ -171,11 +179,12 @@ def hold_out(labels_N: np.ndarray, groups_N: np.ndarray, *, classes: Sequence[st
 
 
 def nearest(labels_N: np.ndarray, groups_N: np.ndarray, wanted_K: np.ndarray) -> np.ndarray:
-    """Choose whole groups of images to hold out, bool (N,), so that about `wanted_K` images of each class are.
+    """Choose whole groups of images to hold out, with about `wanted_K` images of each class in them. Return bool (N,),
+    True for held-out images.
 
-    Groups are visited in the order of a hash, and one is held out if that brings the numbers of images per class nearer
-    to `wanted_K`. Then, for each class without any image, the group is held out that moves the numbers away least. Some
-    images of every class are always left.
+    Groups are visited in the order of a hash, and one is held out if that brings the numbers of held-out images per
+    class nearer to `wanted_K`. Then, for each class without any held-out image, one more group is held out: the one
+    that takes these numbers least far from `wanted_K`. Some images of every class are always left.
     """
     keys_G, group_N = np.unique(groups_N, return_inverse=True)
     total_K, number = np.bincount(labels_N, minlength=len(wanted_K)), len(wanted_K)

@@ -46,11 +46,12 @@ class HubFile:
 
 
 def look_up(wanted: Repository, *, named: str, licence: str = "", opened_as: str = "") -> Download:
-    """Ask the hub which files a data set has, and return what a download of it fetches.
+    """Ask the Hugging Face hub which files a data set has, and return what a download of it fetches.
 
     Args:
+        wanted: the repository, revision and configuration.
         named: the set's name, with "{revision}" where the commit belongs.
-        licence: licence of the images, if the dataset card on the hub does not state the right one.
+        licence: licence of the images, if the dataset card on the hub does not state the right one; else "".
         opened_as: name under which the set is loaded, with "{revision}" in it; "" if that is `named`.
 
     Raises:
@@ -82,7 +83,8 @@ def look_up(wanted: Repository, *, named: str, licence: str = "", opened_as: str
 
 
 def _stated(wanted: Repository, name: str, one: Any) -> HubFile:
-    """Return the size and checksum of a file that the hub states. `one`: what `huggingface_hub` says about the file.
+    """Return the file `name` with the size and the checksum that the hub states. `one`: what `huggingface_hub` says
+    about the file.
 
     Raises:
         UserError: the hub states no size or checksum, or the name points out of its folder.
@@ -97,7 +99,8 @@ def _stated(wanted: Repository, name: str, one: Any) -> HubFile:
 
 
 def _missing(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path) -> int:
-    """Return the bytes that are still to be fetched. What the library has kept of an interrupted file is subtracted."""
+    """Return the bytes of `files` that are still to be fetched into the data root `root`. What `huggingface_hub` has
+    kept of a file whose download was interrupted is subtracted."""
     if wanted.archive and all((root / name).exists() for name in wanted.makes):
         return 0
     folder = wanted.place(root) / wanted.entry(commit)
@@ -106,8 +109,8 @@ def _missing(wanted: Repository, commit: str, files: Sequence[HubFile], root: Pa
 
 
 def _fetch(wanted: Repository, commit: str, files: Sequence[HubFile], root: Path) -> list[str]:
-    """Fetch the files that are missing below the data root and check all of them; then write the list of files, or
-    unpack the archive. Return one line of text per file.
+    """Fetch the files that are missing below the data root `root`, and check all of them; then write the list of files,
+    or unpack the archive. Return one line of text per file for the user.
 
     Raises:
         UserError: the connection breaks off, or a file has another checksum. The part that was fetched is kept, and the
@@ -152,7 +155,7 @@ def _is_right(path: Path, file: HubFile) -> bool:
 
 def _commit(api: Any, wanted: Repository) -> str | None:
     """Return the revision to ask the hub for; None for the newest. An abbreviated commit is expanded, because the hub
-    knows only whole commits, branches and tags.
+    knows only whole commits, branches and tags. `api`: a `huggingface_hub.HfApi`.
 
     Raises:
         UserError: no commit, or several, begin with the digits given.
@@ -179,10 +182,10 @@ def _not_given(wanted: Repository, error: Exception) -> UserError:
 
 
 def _chosen(wanted: Repository, siblings: Mapping[str, Any], card: Any) -> dict[str, Any]:
-    """Return the files to fetch, name -> what the hub says about it, in a fixed order.
+    """Return the files of `wanted` to fetch: name -> what the hub says about the file, in a fixed order.
 
     Args:
-        siblings: all files of the repository, by name.
+        siblings: all files of the repository: name -> what the hub says about the file.
         card: the metadata of the dataset card.
 
     Raises:
@@ -206,10 +209,11 @@ def _chosen(wanted: Repository, siblings: Mapping[str, Any], card: Any) -> dict[
 
 
 def _patterns(wanted: Repository, card: Any) -> Sequence[str]:
-    """Return glob patterns of the files that belong to the configuration, from the metadata of the dataset card.
+    """Return glob patterns of the files of the configuration `wanted.config`, from `card`, the metadata of the dataset
+    card. If the name is "", the card's default or only configuration is used; a card without any gives "*".
 
     Raises:
-        UserError: there is no such configuration, or there are several and none was named.
+        UserError: there is no such configuration, or there are several without a default and none was named.
     """
     stated = (card.to_dict() if hasattr(card, "to_dict") else card or {}).get("configs") or []
     configs = {str(one["config_name"]): one for one in stated if isinstance(one, Mapping) and "config_name" in one}

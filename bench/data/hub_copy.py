@@ -1,4 +1,5 @@
-"""Local copies, below the data root, of data sets of the Hugging Face hub, each at one commit.
+"""Local copies, below the data root (folder with data sets that are not installed), of data sets of the Hugging Face
+hub, each at one commit.
 
 A copy counts as present if `<data root>/hf/OWNER--NAME/COMMIT.json` lists its files and the folder beside it holds all
 of them, so that an incomplete copy is never trained on. A study reads these files without contacting the hub; only
@@ -22,14 +23,15 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 @dataclass(frozen=True, kw_only=True)
 class Repository:
-    """The files of one data set of the hub that are used.
+    """A data set of the Hugging Face hub: its repository and revision, and which of its files are used.
 
     Attributes:
         repo: "owner/name".
         revision: a commit (seven digits or more); for a download also a branch, a tag, or "" for the newest commit.
-        config: name of the set's configuration; "" for the only one.
-        test: name of the split that is used for testing ("validation"), if there are several; "" chooses the best one.
-        archive: name of one file that is fetched and unpacked; "" if files are read as they are.
+        config: name of the configuration whose files are used; "" for the only one, or the card's default.
+        test: name of the split that is used for testing, such as "validation"; "" for the first of SPLIT_WORDS["test"]
+            that there is, so that "test" comes before "validation".
+        archive: name of the only file that is fetched, an archive that is unpacked; "" if files are read as they are.
         makes: names of the files or folders that the archive unpacks to, below the data root.
     """
 
@@ -44,14 +46,15 @@ class Repository:
         return root / FOLDER / self.repo.replace("/", "--")
 
     def entry(self, commit: str) -> str:
-        """Return the common name of a commit's folder and of the list of its files (which ends in ".json")."""
+        """Return the name of the folder with the files of a commit; the list of these files has this name and
+        ".json"."""
         return ".".join(filter(None, (commit, self.config, self.test)))
 
     def find(self, root: Path) -> Path | None:
-        """Return the folder with the files of `revision`; None if they are not all there.
+        """Return the folder below the data root `root` with the files of `revision`; None if they are not all there.
 
         Raises:
-            UserError: several commits that are here begin with the digits of `revision`.
+            UserError: several commits that are there begin with the digits of `revision`.
         """
         if not COMMIT.fullmatch(self.revision):
             return None
@@ -63,7 +66,7 @@ class Repository:
         return _complete(whole[0]) if whole else None
 
     def commits(self, root: Path) -> tuple[str, ...]:
-        """Return the commits of which a copy has been fetched."""
+        """Return the commits of which a copy has been fetched into the data root `root`."""
         return tuple(self._lists(root))
 
     def _lists(self, root: Path) -> dict[str, Path]:
@@ -74,8 +77,8 @@ class Repository:
 
 
 def _complete(listed: Path) -> Path | None:
-    """Return the folder that holds the files named in the list `listed`, if each file has the size that the list
-    states; None otherwise."""
+    """Return the folder that holds the files named in the JSON file `listed`, if each has the size stated there; else
+    None."""
     folder = listed.with_suffix("")
     try:
         sizes = json.loads(listed.read_text())["files"]

@@ -20,12 +20,12 @@ OPTIONS = "{name}[:64px][:rgb|:grey]; the whole image is resized to a square of 
 
 @dataclass(frozen=True, kw_only=True)
 class HubSet(DataSet):
-    """A data set whose files are on the hub, in a format that the set `folder` reads. Whole images are resized to a
-    square.
+    """A published data set whose files are on the Hugging Face hub, in a format that the set `folder` reads
+    (`bench.data.sets.folder`). Whole images are resized to a square.
 
     Attributes:
-        hub: the files of the set.
-        bins: (number of different labels in the files, number of classes that they are evenly grouped into); None if
+        hub: the repository with the files.
+        bins: (number of different labels in the files, number of classes into which they are evenly grouped); None if
             labels are the classes.
     """
 
@@ -53,11 +53,11 @@ class HubSet(DataSet):
             object.__setattr__(self, name, value)
 
     def _place(self, root: Path | None) -> Path | None:
-        """Return the folder with the files; None if they are not here. If the set states no commit, it is that of the
-        only commit that is here.
+        """Return the folder below the data root `root` with the files; None if they are not there. If the set states no
+        commit, the only commit that has been fetched is used.
 
         Raises:
-            UserError: the set states no commit, and several are here.
+            UserError: the set states no commit, and several have been fetched.
         """
         if root is None:
             return None
@@ -76,7 +76,8 @@ class HubSet(DataSet):
         return [place] if (place := self._place(root)) is not None else None
 
     def _stored(self, option: str) -> tuple[int, int]:
-        """Return (pixels per side, channels) of the images for an option of the name."""
+        """Return (pixels per side, channels) at which the images are stored. `option`: the text after the colon of the
+        set's name, such as "64px:grey"; "" for the set's own size and RGB."""
         side, channels = sized(self.name, option, option.split(":") if option else (), self.options)
         return side or self.side or 224, channels or 3
 
@@ -113,11 +114,12 @@ class HubSet(DataSet):
 
 @dataclass(frozen=True, kw_only=True)
 class ListedSet(HubSet):
-    """A data set of image files in an archive on the hub, with a list of file names and classes for each split.
+    """A data set of image files in an archive on the Hugging Face hub, with a list of file names and classes for each
+    split.
 
     Attributes:
         folder: folder with the lists, below the data root.
-        lists: (split, name of its list) pairs.
+        lists: (split, file name of its list) pairs.
     """
 
     folder: str
@@ -146,7 +148,8 @@ class ListedSet(HubSet):
         )
 
     def _listed(self, folder: Path, name: str) -> Source:
-        """Return the images of a list. Each of its lines holds the name of a file and the number of its class.
+        """Return the images that the list `name` in `folder` names. Each line of a list holds the name of a file and
+        the number of its class.
 
         Raises:
             UserError: a line has another form, or its class is out of range.

@@ -1,4 +1,5 @@
-"""Digests of the images that a set holds on this machine now, for sets whose name and revision do not determine them.
+"""Digests of the images that a data set holds on this machine now, for sets whose name and revision do not determine
+them.
 
 A digest covers the content of every image (`ImageSet.content_keys_N`) with its class and split; names, order, format
 and times of files make no difference. As long as the name, size and times of every file are unchanged, no file is
@@ -30,8 +31,8 @@ DIGITS = 16  # hexadecimal digits of a digest
 
 
 def digest(name: str, *, root: Path | None) -> str | None:
-    """Return the digest of a set's images; None if its name and revision determine them, or if it is a published set
-    that is not on this machine.
+    """Return the digest of a set's images, 16 hex digits; None if its name and revision determine the images, or if it
+    is a published set that is not on this machine. `root`: folder with data sets that are not installed.
 
     Raises:
         UserError: the images are not on this machine, or cannot be read.
@@ -49,8 +50,9 @@ def digest(name: str, *, root: Path | None) -> str | None:
 
 
 def of_cells(*, root: Path | None) -> Callable[[Cell], dict[str, str]]:
-    """Return a function: cell -> {data set: digest} for the sets that the cell reads, except those that cannot be read
-    or have no digest. Each digest is computed once, when it is first asked for."""
+    """Return a function: cell (a training run with its evaluations) -> {data set: digest} for the sets that the cell
+    reads, except those that cannot be read or have no digest. Each digest is computed once, when it is first asked
+    for."""
 
     @functools.cache
     def known(name: str) -> str | None:
@@ -66,8 +68,8 @@ def of_cells(*, root: Path | None) -> Callable[[Cell], dict[str, str]]:
 
 
 def difference(then: str, now: str) -> str:
-    """Return in words how many images were added, removed or moved between two digests; without numbers if the cache no
-    longer holds what the digests were made of."""
+    """Return in words how many images were added, removed or moved between two digests, `then` and `now`; without
+    numbers if the cache no longer holds the hashes of images that the digests were made of."""
     known = (cache.stored(f"images-{one}") or {"rows_N2": np.empty((0, 2))} for one in (then, now))
     before, after = (Counter(map(tuple, stored["rows_N2"].tolist())) for stored in known)
     if not (before and after):
@@ -79,8 +81,8 @@ def difference(then: str, now: str) -> str:
 
 
 def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
-    """Yield (path below its folder, bytes, mtime in ns, ctime in ns) of every file; symbolic links are followed.
-    Programs can set mtime, but not ctime, which also changes when mtime is set."""
+    """Yield (path below its folder, bytes, mtime in ns, ctime in ns) of every file in the folders; symbolic links are
+    followed. Programs can set mtime, but not ctime, which also changes when mtime is set."""
     for folder in folders:
         seen = set[str]()
         for where, inside, names in os.walk(folder, followlinks=True):
@@ -97,7 +99,8 @@ def _files(folders: Iterable[Path]) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _read(name: str, root: Path | None) -> str:
-    """Compute the digest from the images. The cache keeps what it was computed from, for `difference`."""
+    """Compute a set's digest from its images. The hashes of images that it is made of are kept in the cache, for
+    `difference`."""
     rows_N2 = np.concatenate([_rows(load(name, split, root=root)) for split in SPLITS])
     rows_N2 = rows_N2[np.lexsort(rows_N2.T)]
     made = hashlib.sha256(rows_N2.tobytes()).hexdigest()[:DIGITS]

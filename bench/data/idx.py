@@ -1,7 +1,7 @@
 """Reader of IDX files, the format of MNIST and its relatives (http://yann.lecun.com/exdb/mnist), plain or gzipped.
 
-torchvision's reader is not used, because it imports torch and reads only plain files in its own folders. These may lie
-anywhere, for example where Debian's packages put them.
+torchvision's reader is not used, because it imports torch and reads only plain files in its own folders. Here the files
+may lie anywhere, for example where Debian's packages put them.
 """
 
 from __future__ import annotations
@@ -56,10 +56,12 @@ def read_idx(path: Path, *, dimensions: int) -> np.ndarray:
 
 
 def read_idx_pair(images: Path, labels: Path, *, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Read a pair of IDX files; return (uint8 images_NHWC with one channel, int64 labels_N from 0).
+    """Read the IDX files of a split's images and labels; return (uint8 images_NHWC with one channel, int64 labels_N
+    from 0).
 
     Raises:
-        UserError: either file is bad, the counts differ, there are no images, or a label is out of range.
+        UserError: a file cannot be read (see `read_idx`), the counts differ, there are no images, or a label is not
+            below `num_classes`.
     """
     images_NHW = read_idx(images, dimensions=3)
     labels_N = read_idx(labels, dimensions=1).astype(np.int64)
@@ -78,15 +80,15 @@ def read_idx_pair(images: Path, labels: Path, *, num_classes: int) -> tuple[np.n
 
 
 def read_full_set(folders: list[Path], split: str, *, num_classes: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return (images_NHWC, labels_N) of a split; None unless these folders have both splits, so that splits of
-    different copies are never mixed."""
+    """Return (images_NHWC, labels_N) of a split, "train" or "test", from the first of the folders that has its files;
+    None unless both splits are there, so that a split of the full set is never used beside one of a smaller copy."""
     pairs = {part: find_pair(folders, part) for part in ("train", "test")}
     return read_idx_pair(*pair, num_classes=num_classes) if (pair := pairs[split]) and all(pairs.values()) else None
 
 
 def find_pair(folders: list[Path], split: str) -> tuple[Path, Path] | None:
-    """Return the (images, labels) files of a split in the first folder that has both under their usual names, or
-    None."""
+    """Return the (images, labels) files of a split, "train" or "test", in the first folder that has both under their
+    usual names; None if no folder has."""
     for folder in folders:
         for images, labels in names_of_pair({"train": "train", "test": "t10k"}[split]):
             if (folder / images).is_file() and (folder / labels).is_file():
@@ -95,8 +97,8 @@ def find_pair(folders: list[Path], split: str) -> tuple[Path, Path] | None:
 
 
 def names_of_pair(stem: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of names (images, labels) that the files of a split may have, plain or gzipped: for "train",
-    train-images-idx3-ubyte.gz, …."""
+    """Yield the pairs of names (images, labels) that the files of a split may have, plain or gzipped. `stem`: the word
+    for the split, "train" (train-images-idx3-ubyte.gz, …) or "t10k" for the test split."""
     kinds = ("images{}idx3-ubyte{}", "labels{}idx1-ubyte{}")
     endings = [[kind.format(dot, end) for dot in "-." for end in (".gz", "")] for kind in kinds]
     for images, labels in itertools.product(*endings):

@@ -21,7 +21,7 @@ BLOCK = 1_024  # images that are processed at a time
 
 
 class LazyImages(ABC):
-    """Images that are read only when they are indexed: like a uint8 array (N, H, W, C) that is never in memory as a
+    """Images that are read only when they are indexed: like a uint8 array (N, H, W, C), but never in memory as a
     whole."""
 
     dtype, ndim = np.dtype(np.uint8), 4
@@ -32,7 +32,7 @@ class LazyImages(ABC):
 
     @abstractmethod
     def __getitem__(self, rows: Any) -> np.ndarray:
-        """Return the pixels of the images in a slice or at positions (M,)."""
+        """Return the pixels of the images in a slice or at positions (M,), uint8 (M, H, W, C)."""
 
     @abstractmethod
     def take(self, indices_M: np.ndarray) -> LazyImages:
@@ -40,7 +40,7 @@ class LazyImages(ABC):
 
 
 class MappedImages(LazyImages):
-    """Some rows of a memory-mapped array, in any order."""
+    """A selection of images, `rows_N`, from a memory-mapped array, in any order."""
 
     def __init__(self, images_NHWC: np.ndarray, rows_N: np.ndarray) -> None:
         self.images_NHWC, self.rows_N = images_NHWC, rows_N
@@ -61,7 +61,7 @@ class EncodedImages(LazyImages):
 
     Attributes:
         keys_N: uint64 hash of the bytes of each image's file.
-        identity: text that states what else the pixels depend on.
+        identity: text on what else the pixels depend on (size, channels, …); part of the set's content hash.
         encoded_bytes: bytes of all files together.
     """
 
@@ -75,7 +75,7 @@ class EncodedImages(LazyImages):
 
     @abstractmethod
     def sizes(self, rows_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (heights_B, widths_B) of the full images in pixels."""
+        """Return (heights_B, widths_B) in pixels of the full images at positions `rows_B`."""
 
     @abstractmethod
     def read(
@@ -86,17 +86,19 @@ class EncodedImages(LazyImages):
         out_BHWC: np.ndarray,
         resize: Callable[[np.ndarray, np.ndarray], None] | None = None,
     ) -> None:
-        """Read images for training into `out_BHWC`, uint8. Runs in one thread.
+        """Decode the images at positions `rows_B` into `out_BHWC`, uint8, for training. Runs in one thread.
 
         Args:
-            boxes_4B: the part (top, left, height, width) of each full image to read; None reads as indexing does.
-            resize: (pixels of a part, output) -> None; writes the part at the size of the output.
+            boxes_4B: the part (top, left, height, width) of each full image to read; None for the pixels that indexing
+                gives.
+            resize: (pixels of a part, output) -> None; writes the part at the size of the output. Needed with
+                `boxes_4B`.
         """
 
     @abstractmethod
     def files(self, rows_B: np.ndarray) -> list[FileOrPixels]:
-        """Return each image's file as it is if it is an upright baseline JPEG, else its pixels in full size. Runs in
-        one thread."""
+        """Return the images at positions `rows_B`: each one's file, not decoded, if it is an upright baseline JPEG,
+        else its pixels in full size. Runs in one thread."""
 
 
 Images = np.ndarray | LazyImages  # uint8 (N, H, W, C); read it by slices
@@ -114,8 +116,8 @@ class ImageSet:
         kind: "photographs", "handwriting" (scanned), "rendered" or "own images"; every figure with the set states it.
         source: which copy was read, if there are several ("embedded part", "IDX files", …); for people, not hashed.
         multi_labels: all classes that are in each image, if they are annotated (`bench.data.real`), else None.
-        several: whether `multi_labels` are what is to be learned: an image may have several classes or none. Its label
-            is then the rarest of them, by which images are sampled (`bench.data.labels`).
+        several: whether `multi_labels` are what is to be learned: an image may have several classes or none. `labels_N`
+            then holds one class per image, by which samples are balanced (`bench.data.labels.contents`).
         groups_N: uint64, equal for images that belong together (`bench.data.groups`); None if that is not known.
     """
 
@@ -146,7 +148,7 @@ class ImageSet:
 
     @property
     def targets_NK(self) -> np.ndarray:
-        """Which classes each image has, bool (N, K)."""
+        """Which of the K classes each image has, bool (N, K), from `multi_labels`, which must be set."""
         targets_NK = np.zeros((len(self), self.num_classes), dtype=bool)
         for row_K, classes in zip(targets_NK, self.multi_labels or (), strict=True):
             row_K[list(classes)] = True
@@ -174,8 +176,8 @@ class ImageSet:
         return self.images_NHWC.encoded_bytes if isinstance(self.images_NHWC, EncodedImages) else None
 
     def tier(self, free_bytes: int) -> Tier:
-        """Return the tier that training reads these images from, on a device with `free_bytes` of memory; see
-        `tier_of`."""
+        """Return where training reads these images from ("resident", "mapped" or "streamed", see `tier_of`), on a
+        device with `free_bytes` of free memory."""
         return tier_of(self.decoded_bytes, free_bytes, encoded=isinstance(self.images_NHWC, EncodedImages))
 
     def blocks(self) -> Iterator[np.ndarray]:
@@ -185,8 +187,8 @@ class ImageSet:
 
     @cached_property
     def content_hash(self) -> str:
-        """sha256 of shape, pixels and labels: the same images have the same hash in whatever file they are stored. For
-        encoded images it covers the bytes of their files and how they are decoded, instead of pixels."""
+        """sha256 of shape, pixels and labels: the same images have the same hash, whatever files they are stored in.
+        For encoded images it covers the bytes of their files and how they are decoded, instead of pixels."""
         images, labels = self.images_NHWC, np.ascontiguousarray(self.labels_N, dtype="<i8")
         several = repr(self.multi_labels).encode() if self.several else b""
         if (known := (*_place(images), hashlib.sha256(labels.tobytes() + several).digest())) in _hashes:
@@ -206,8 +208,8 @@ class ImageSet:
 
     @cached_property
     def content_keys_N(self) -> np.ndarray:
-        """A hash of each image's content, uint64 (N,). Random samples that are ordered by it do not depend on the order
-        of images in a file."""
+        """A hash of each image's content, uint64 (N,). Random samples that are ordered by these hashes do not depend on
+        the order of images in a file."""
         if isinstance(self.images_NHWC, EncodedImages):
             return self.images_NHWC.keys_N
         keys = (content_key(pixels) for block in self.blocks() for pixels in block)
@@ -231,8 +233,8 @@ _hashes: dict[tuple[Any, ...], str] = {}  # content hashes of mapped images: has
 
 
 def _place(images: Images) -> tuple[Any, ...]:
-    """Return a key that identifies the file (in its present state) and the rows of memory-mapped images; () for
-    others."""
+    """Return a key that identifies the present state of the file that memory-mapped images lie in, and which rows of it
+    they are; () for images that are not memory-mapped."""
     mapped = images.images_NHWC if isinstance(images, MappedImages) else images
     if not isinstance(mapped, np.memmap) or mapped.mode != "r" or mapped.filename is None:
         return ()

@@ -2,13 +2,13 @@
 and then memory-mapped.
 
 All files are read once to make it: an image's key is a hash of its bytes, and each image is checked to be decodable
-then, not in the middle of an epoch. Images that are not are left out, counted and named before anything is trained, so
+then, not in the middle of an epoch. Undecodable images are left out, counted and named before anything is trained, so
 that every process and every restart leaves out the same ones. Images are ordered by their keys (`subset.nested`), so
 the same files are the same set in whatever format they are stored.
 
-Images that are compressed inside their file (Parquet) are copied once into one file in the cache. Reading a file whose
-size, modification time or bytes (by a checksum) have changed since it was indexed is an error; no other image replaces
-it.
+Images that are compressed inside their file (Parquet) are copied once into one file in the cache. It is an error to
+read a file whose size, modification time or bytes (by a checksum) have changed since it was indexed; no other image
+replaces the one that changed.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class ImageIndex:
     """The index of the images of one split.
 
     Attributes:
-        label, key, height, width, channels, orientation: arrays (N,), dtypes as in IMAGE. Height and width are those of
-            the upright image in pixels; orientation is EXIF's.
-        class_names: one name per class.
+        label, key, height, width, channels, orientation: arrays (N,), dtypes as in IMAGE. The key is a hash of an
+            image's bytes; height and width are those of the upright image in pixels; orientation is EXIF's.
+        class_names: one name per class, in label order.
         format: format of the files, in words.
         unreadable: number of images that were left out.
         encoded_bytes: bytes of all encoded images together.
@@ -93,12 +93,12 @@ class ImageIndex:
         return len(self.label)
 
     def name(self, row: int) -> str:
-        """Return the name of an image for messages."""
+        """Return the name in messages of the image at position `row`."""
         path = self._path(int(self._file[row]))
         return str(path) if is_image(path.name) else f"{path}, byte {int(self._offset[row]):,}"
 
     def read(self, row: int) -> bytes:
-        """Return the bytes of an encoded image.
+        """Return the encoded bytes of the image at position `row`.
 
         Raises:
             UserError: its file is gone, or has changed since it was indexed.
@@ -147,7 +147,7 @@ def key_of(folder: Path, *, as_published: bool, words: str = "") -> str:
 
     Args:
         as_published: see `bench.data.decode.Storage`.
-        words: the parts of the set's name that identify its labels and groups.
+        words: the parts of the set's name that identify its labels and groups, separated by blanks; "" without any.
     """
     digest = hashlib.sha256(repr((REVISION, str(folder.resolve()), as_published, *words.split())).encode())
     for where, folders, files in os.walk(folder):
@@ -179,8 +179,8 @@ def open_index(folder: Path, split: str, *, found: FolderContents, as_published:
 
 
 def indexed(folder: Path, split: str, *, as_published: bool, words: str = "") -> ImageIndex | None:
-    """Return the index of a folder's split if it has been made already, else None. An index whose copied images are
-    gone is deleted."""
+    """Return the index of a folder's split if it has been made already, else None. An index is deleted if the file that
+    its images were copied to is gone or has changed. `as_published`, `words`: see `key_of`."""
     key = key_of(folder, as_published=as_published, words=words)
     stored = cache.stored(key)
     if stored is None:
@@ -193,8 +193,9 @@ def indexed(folder: Path, split: str, *, as_published: bool, words: str = "") ->
 
 
 def _checksum(data: bytes) -> int:
-    """Return a CRC-32 of encoded images. For packed pixels, whose CRC would take longer than all other work on them, it
-    is computed from the sum of their 64-bit words instead, which any single changed byte changes."""
+    """Return a checksum of one encoded image, its CRC-32. For packed pixels (`bench.data.raw`), whose CRC would take
+    longer than all other work on them, it is computed from the sum of their 64-bit words instead, which any single
+    changed byte changes."""
     if not raw.is_raw(data):
         return zlib.crc32(data)
     words, rest = np.frombuffer(data, dtype="<u8", count=len(data) // 8), data[len(data) // 8 * 8 :]
@@ -216,7 +217,7 @@ class _Names:
     Attributes:
         text: all names, one after the other.
         ends: the position in `text` at which each name ends.
-        shared: whether both still belong to a `PathList`, so that they must be copied before they are changed.
+        shared: whether `text` and `ends` still belong to a `PathList`, so that they must be copied before a change.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -224,7 +225,8 @@ class _Names:
         self.text, self.ends, self.shared = bytearray(), array("q"), False
 
     def join(self, paths: Sequence[Path]) -> None:
-        """Add paths. The first paths, if they are a `PathList`, are shared with it instead of copied."""
+        """Add paths. The first ones added are shared with their list instead of copied, if it is a `PathList` of this
+        folder."""
         if not self.ends and isinstance(paths, PathList) and (held := paths.relative_to(self.folder)) is not None:
             self.text, self.ends = held
             self.shared = True
@@ -313,11 +315,15 @@ def _build(folder: Path, contents: FolderContents, *, as_published: bool, copied
 def _read_all(
     source: Source, copy: IO[bytes] | None, *, as_published: bool, where: str
 ) -> tuple[dict[str, np.ndarray], np.ndarray, list[str]]:
-    """Read all images of a source, and copy their bytes to `copy` if they cannot be read in place. `where`: name of the
-    source in messages.
+    """Read all images of a source to index them.
+
+    Args:
+        copy: file to which the images' bytes are copied if they cannot be read in place; else None.
+        as_published: see `bench.data.decode.Storage`.
+        where: name of the source in messages.
 
     Returns:
-        (arrays (N,) with the fields of IMAGE, the index of each image in the source, names of and reasons for images
+        (arrays (N,) with the fields of IMAGE, the index of each image in the source, name of and reason for each image
         that cannot be decoded), all in the order of the source.
     """
 
@@ -359,7 +365,8 @@ def _read_all(
 
 @contextlib.contextmanager
 def _copying(path: Path, contents: FolderContents):  # type: ignore[no-untyped-def]
-    """Open a temporary file to copy images into. It is renamed to `path` if the block succeeds, and deleted otherwise.
+    """Open a temporary file to copy the images of `contents` into. It is renamed to `path` if the block succeeds, and
+    deleted otherwise.
 
     Raises:
         UserError: the disk has no room, or the file cannot be written.

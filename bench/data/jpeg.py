@@ -1,11 +1,12 @@
 """Decoding of a part of an image at another size, the most frequent operation when training on full images.
 
-The result is defined independently of how fast it is computed. libjpeg-turbo decodes the image (accurate integer DCT,
+The result is defined independently of how fast it is computed. libjpeg-turbo decodes a JPEG (accurate integer DCT,
 smooth chroma) at the smallest of the scales 1, 1/2, 1/4, 1/8 at which the part is still as large as the output; the
 part is rounded down to whole pixels, cut out, and resized bilinearly without a low-pass filter.
-(google-research/vision_transformer resizes in the same way, with `tf.image.resize`, but at full scale.) Grey is the
-luma of a JPEG, and Rec. 601 luma of other files. simplejpeg, if it is installed, and Pillow give the same bytes. For
-packed pixels (`bench.data.raw`) the part is halved by averaging 2 x 2 pixels; for all other files it is not halved.
+(google-research/vision_transformer resizes in the same way, with `tf.image.resize`, but at full scale.) Packed pixels
+(`bench.data.raw`) are reduced to such a scale by averaging 2 x 2 pixels, up to three times; files of other formats are
+not reduced before they are resized. Grey is the luma of a JPEG, and Rec. 601 luma of other files. simplejpeg, if it is
+installed, and Pillow give the same bytes.
 
 Two tricks make it fast. Rows below the part are not decoded: the height in the header of a baseline JPEG is reduced, so
 that the decoder stops there. And pixels are decoded into one buffer that is reused.
@@ -72,8 +73,8 @@ def read_part(data: bytes, box: Sequence[int], *, out_SSC: np.ndarray, resize: R
 
 
 def _halved(part_HWC: np.ndarray, times: int, resize: Resize) -> np.ndarray:
-    """Return a part at half its size, `times` times over. Sides must be divisible by 2**times: then bilinear
-    interpolation is the mean of 2 x 2 pixels."""
+    """Return a part of an image with its sides halved `times` times by `resize`. Sides must be divisible by 2**times:
+    then bilinear interpolation is the mean of 2 x 2 pixels."""
     for _ in range(times):
         height, width, channels = part_HWC.shape
         half_HWC = np.empty((height // 2, width // 2, channels), dtype=np.uint8)
@@ -95,7 +96,7 @@ def is_baseline(data: bytes) -> bool:
 
 def _frame(data: bytes) -> tuple[int, int, int] | None:
     """Return (offset of the height in the file, height, width) of a baseline JPEG with one or three components; None
-    for other files."""
+    for any other file."""
     place = 2
     if data[:2] != b"\xff\xd8":
         return None
@@ -112,7 +113,7 @@ def _frame(data: bytes) -> tuple[int, int, int] | None:
 
 def _decoded(data: bytes, frame: tuple[int, int, int], *, bottom: int, times: int, channels: int) -> np.ndarray:
     """Decode a baseline JPEG from the top to the row `bottom` or slightly below, at 1 / 2**times of its size. Return
-    uint8 (H, W, channels), valid until the next call in this thread. `frame`: see `_frame`."""
+    uint8 (H, W, channels), valid until the next call in this thread. `frame`: what `_frame` returns for the file."""
     place, height, width = frame
     rows = (bottom + MARGIN + BLOCK - 1) // BLOCK * BLOCK
     if rows < height:

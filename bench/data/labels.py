@@ -45,7 +45,7 @@ SEVERAL_NAMES = ("labels", "classes", "categories", "tags", "finding_labels")
 SPLITS = ("split", "set", "subset", "partition", "phase")
 GROUPS = ("group", "group_id", "patient", "patient_id", "subject", "subject_id", "lesion_id", "camera", "camera_id")
 SEPARATORS = "|;,"  # possible separators of labels of one image; the first of them that occurs is used
-FEW = 10  # the user is told of classes with fewer images than this, of which one or none is tested
+FEW = 10  # the user is told of classes with fewer images than this, because at most one of them is tested
 MAX_BYTES = 2 << 30  # largest table that is read
 MAX_NAMED = 3  # files or labels that an error message names
 LOOKED_AT = 200  # rows that are examined to find the column of files
@@ -105,9 +105,9 @@ def _remembered() -> tuple[Path | None, Asked]:
 
 
 def own_tables(folder: Path) -> list[Path]:
-    """Return the tables of labels that are used without being asked for: `labels.csv`, or else `metadata.csv` in the
-    folder or in the folders directly below it. If there are tables of several formats, those of the first in ENDINGS
-    are used."""
+    """Return the paths of the tables of labels that are used without being asked for: `labels.csv`, or else
+    `metadata.csv` in the folder or in the folders directly below it. If there are tables of several formats, those of
+    the first in ENDINGS are used. An empty list if there are none."""
     for ending in ENDINGS:
         if (path := folder / f"{OWN}{ending}").is_file():
             return [path]
@@ -119,8 +119,8 @@ def own_tables(folder: Path) -> list[Path]:
 
 
 def of_folder(folder: Path, word: str) -> Labels | None:
-    """Return the labels of a set: those that `word` in its name asks for; if it is "", those of a table in its folder,
-    or None without such a table.
+    """Return the labels of the images in a folder. `word`: the part of the set's name that identifies its labels, such
+    as "labels-0a1b2c3d4e", or "" for the labels of a table in the folder; None if there is no such table.
 
     Raises:
         UserError: a table cannot be read (see `read`), or none has the labels that the name asks for.
@@ -152,8 +152,8 @@ def read(paths: Sequence[Path], folder: Path, asked: Asked | None = None) -> Lab
         asked: columns that the user has named; None for those given to `remember_labels`.
 
     Returns:
-        None for a `metadata.csv` without a column that is known to hold labels, since it may hold captions; and for a
-        folder's own table if the folder holds no image files.
+        The labels. None for a `metadata.csv` without a column that is known to hold labels, since it may hold captions;
+        and for a folder's own table if the folder holds no image files.
 
     Raises:
         UserError: a table cannot be read; it names a file that does not exist; it spells a label in two ways; ….
@@ -208,10 +208,11 @@ class _Images:
     """The images of a folder.
 
     Attributes:
+        folder: path of the folder.
         paths: paths of all images, relative to the folder.
         by_name: file name -> paths of the images with this name.
-        without_ending: path without its suffix -> paths of the images that it may mean.
-        by_stem: file name without its suffix -> paths of the images that it may mean.
+        without_ending: path without its suffix -> paths of the images with this path.
+        by_stem: file name without its suffix -> paths of the images with this name.
     """
 
     folder: Path
@@ -262,7 +263,7 @@ class _Columns:
 
     Attributes:
         file: column that names the image.
-        how: a key of RULES, the way in which it names them.
+        how: a key of RULES, the way in which the column names images.
         files: path of the image of each row, relative to the folder.
         labels: columns of labels: one, or one column of 0 and 1 per label.
         several: whether an image may have several labels, or none.
@@ -278,7 +279,7 @@ class _Columns:
     group: str = ""
 
     def said(self, path: Path) -> str:
-        """Return a phrase that tells the user how the table was read."""
+        """Return a phrase that tells the user how the table at `path` was read."""
         labels = join(self.labels) if len(self.labels) <= MAX_NAMED else f"{len(self.labels)} columns of 0 and 1"
         taken = {"file": self.file, "labels" if self.several else "label": labels}
         taken |= {"split": self.split, "group": self.group}
@@ -287,8 +288,9 @@ class _Columns:
 
 
 def _table(path: Path, images: _Images) -> pd.DataFrame:
-    """Read a table. All cells are text, "" for missing values, except lists of labels, which are tuples. In
-    `metadata.csv` in the folder of a split, files are prefixed with that folder, and a column with the split is added.
+    """Read a table of labels of `images`. All cells are text, "" for missing values, except lists of labels, which are
+    tuples. In `metadata.csv` in the folder of a split, files are prefixed with that folder, and a column with the split
+    is added.
 
     Raises:
         UserError: the file is not a table, or too large.
@@ -456,8 +458,8 @@ def _columns(table: pd.DataFrame, path: Path, asked: Asked, folder: Path, images
 
 
 def rule_of(how: str, text: str, images: _Images, beside: Path) -> Sequence[str]:
-    """Return the images that a text may mean by the rule RULES[how]. If it has backslashes and means none, they are
-    taken for Windows' separators of folders. `beside`: the folder of the table."""
+    """Return the images that the `text` of a row may mean by the rule RULES[how]. Backslashes in a text that means no
+    image are read as Windows' separators of folders. `beside`: the folder of the table."""
     if not text:
         return ()
     found = RULES[how](text, images, beside)
@@ -467,8 +469,8 @@ def rule_of(how: str, text: str, images: _Images, beside: Path) -> Sequence[str]
 def _file_column(
     table: pd.DataFrame, path: Path, columns: Sequence[str], folder: Path, images: _Images
 ) -> tuple[str, str]:
-    """Return the column and the key of RULES by which most rows name an image of the folder; of equally good columns,
-    the one with the likelier name.
+    """Return (column, key of RULES) by which most rows name an image of the folder; of equally good columns, the one
+    with the likelier name.
 
     Raises:
         UserError: no column names any image.
@@ -538,7 +540,8 @@ def _separator(column: pd.Series) -> str:
 
 
 def _labels_of(table: pd.DataFrame, columns: Sequence[str], *, several: bool, path: Path) -> list[tuple[str, ...]]:
-    """Return the labels of every row; () for a row without any.
+    """Return the labels of every row, () for a row without any. `columns`: the column of labels, or one of 0 and 1 per
+    label.
 
     Raises:
         UserError: a cell holds something other than expected, or a label is spelt in two ways.
@@ -599,7 +602,8 @@ def _spelling(label: str) -> str:
 
 
 def _check_rows(files: Sequence[str], labels: list[tuple[str, ...]], path: Path, *, several: bool) -> None:
-    """Check that all rows of the same image have the same labels.
+    """Check that all rows of the same image have the same labels. `files`, `labels`: the image and the labels of each
+    row.
 
     Raises:
         UserError: an image has different labels in different rows.
@@ -614,7 +618,7 @@ def _check_rows(files: Sequence[str], labels: list[tuple[str, ...]], path: Path,
 
 def _splits_of(table: pd.DataFrame, column: str, path: Path) -> tuple[list[str], list[str]]:
     """Return (split of every row, phrases for the user on rows that are left out). A split is "train" or "test", "" for
-    rows that are left out, and "all" for every row if the table does not divide them.
+    rows that are left out; it is "all" for every row if the table names no test rows, or if `column` is "".
 
     Raises:
         UserError: a word is not the name of a split, a row has no split, or no row is for training.
@@ -664,8 +668,9 @@ def _check_classes(labels: Labels) -> None:
 
 
 def contents(folder: Path, labels: Labels) -> FolderContents:
-    """Return the images of a folder with the labels of a table. If images may have several labels, the class by which
-    each is sampled is its rarest label; for images without labels it is the most frequent one of all."""
+    """Return the images of a folder with the labels of a table. Samples are balanced by one class per image: its only
+    label; where images may have several labels, its rarest one, and for an image without any, the set's most frequent
+    label."""
     counts = Counter(label for row in labels.labels for label in row)
     names = sorted(counts)
     names = sorted(names, key=int) if all(name.isascii() and name.isdigit() for name in names) else names

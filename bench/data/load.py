@@ -1,4 +1,5 @@
-"""Loading of data sets by name, whole or as a nested subset: `load("glyphs", "train", num_images=1000)`."""
+"""Loading of data sets by name, whole or as a nested subset, which contains every smaller one: `load("glyphs", "train",
+num_images=1000)`."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ DEFAULT_SIDE = 64
 
 
 def data_set(name: str) -> DataSet:
-    """Return the description of a data set, by its name with or without options. In a rehearsal, it is that of the set
-    reduced to a few images.
+    """Return the description of a data set, by its name with or without options. In a rehearsal (a trial run of a
+    study, `bench.data.rehearsed`), it is that of the set reduced to a few images.
 
     Raises:
         UserError: the name is unknown; the nearest is suggested.
@@ -33,7 +34,7 @@ def data_set(name: str) -> DataSet:
 
 
 def load(name: str, split: str, *, root: Path | None = None, num_images: int | None = None, seed: int = 0) -> ImageSet:
-    """Return one split of a data set, or a nested, class-balanced subset of it.
+    """Return one split of a data set, or a class-balanced subset of it that contains every smaller one.
 
     Args:
         name: public name, for example "fashion-mnist"; after a colon the set's options, if it has any:
@@ -68,13 +69,15 @@ def load(name: str, split: str, *, root: Path | None = None, num_images: int | N
 
 
 def load_held_out(name: str, *, root: Path | None = None, num_images: int | None = None) -> tuple[ImageSet, ImageSet]:
-    """Divide the training images; return (those that stay for training, at most `MAX_VALIDATION` held-out images).
+    """Divide the training images of a set into some to train on and some to validate on. Return (those to train on, at
+    most `MAX_VALIDATION` of those that are held out).
 
     Args:
-        num_images: size of a nested subset of those that stay, as in `load`; None for all.
+        name, root: see `load`.
+        num_images: size of a nested subset of the images to train on, as in `load`; None for all.
 
     Raises:
-        UserError: see `load`; or fewer images stay than are asked for.
+        UserError: see `load`; or more images to train on are asked for than there are.
     """
     whole = load(name, "train", root=root)
     kept, out = validation(whole.labels_N, whole.content_keys_N, most=MAX_VALIDATION)
@@ -91,14 +94,18 @@ def load_held_out(name: str, *, root: Path | None = None, num_images: int | None
 def with_tables(
     name: str, *, root: Path | None, labels: Path | None = None, columns: Sequence[str] = ()
 ) -> tuple[Path | None, str]:
-    """Return (data root, full name) of a set that may be given as the path of a folder. The full name identifies the
-    labels that a table gives to its images.
+    """Return (data root, name) of a set. If a table of labels or its columns are given, the name is extended by a hash
+    that identifies the images' labels.
 
     Args:
-        labels, columns: values of `--labels` and `--label-columns`.
+        name: name of the set, or the path of a folder of images.
+        root: folder with data sets that are not installed.
+        labels: value of `--labels`, the path of a table of labels; None without one.
+        columns: value of `--label-columns`, "ROLE=COLUMN" for each column that the user named.
 
     Raises:
-        UserError: see `folder_set` and `bench.data.labels`; or a table is given for a set that is no folder of images.
+        UserError: the folder does not exist or is not directly in `root`; the table cannot be read
+            (`bench.data.labels`); or a table is given for a set that is no folder of images.
     """
     if is_path(name):
         root, name = folder_set(name, root)
@@ -114,16 +121,17 @@ def with_tables(
 
 
 def resizes(name: str) -> bool:
-    """Whether a set can be stored at any size and its name does not state one yet."""
+    """Whether a set can be stored at any size and `name` does not state one."""
     return data_set(name).takes_side and re.search(r":\d+px", name) is None
 
 
 def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
-    """Find out the size of a set's images, decoding as few as possible.
+    """Find out the size of a set's images, decoding as few as possible. `root`: folder with data sets that are not
+    installed.
 
     Returns:
         (pixels per side, channels); the side is None if images have different sizes, so that the name has to state one.
-        None if the set is not on this machine.
+        None instead of the pair if the set is not on this machine.
 
     Raises:
         UserError: the name or an option is unknown, or a folder does not exist.
@@ -139,8 +147,8 @@ def look(name: str, *, root: Path | None) -> tuple[int | None, int] | None:
 
 
 def num_images(name: str, *, root: Path | None) -> int:
-    """Return the approximate number of a set's training images, without decoding any if possible: as published, as
-    rendered, or as its files list them.
+    """Return the approximate number of a set's training images: as published, as rendered, or as its files list them.
+    Images are decoded only if none of these is known. `root`: folder with data sets that are not installed.
 
     Raises:
         UserError: the name or an option is unknown, or the set is not on this machine and its size is not published.
@@ -157,7 +165,8 @@ def num_images(name: str, *, root: Path | None) -> int:
 
 
 def some_encoded(name: str, *, root: Path | None) -> list[bytes]:
-    """Return a few encoded images of a set; an empty list if its images are not encoded, or not on this machine."""
+    """Return the bytes of a few encoded images of a set; an empty list if its images are not encoded, or not on this
+    machine. `root`: folder with data sets that are not installed."""
     named = DataName.parse(name)
     encoded = data_set(named.base).some_encoded
     return encoded(named.option, root=root) if encoded is not None else []
@@ -176,8 +185,8 @@ def side_of(name: str) -> int | None:
 
 
 def named_at(name: str, side: int, channels: int) -> str:
-    """Return the name of a resizable set at a given size, in pixels per side: "folder:mine" ->
-    "folder:mine:64px:rgb"."""
+    """Return the name under which a resizable set is loaded at `side` pixels per side with `channels` channels:
+    "folder:mine" becomes "folder:mine:64px:rgb" for 64 pixels and 3 channels."""
     named = DataName.parse(name)
     words = [word for word in named.words if word and not re.fullmatch(r"\d+px|rgb|grey", word)]
     words.append(f"{side}px")
@@ -187,8 +196,8 @@ def named_at(name: str, side: int, channels: int) -> str:
 
 
 def stored_at(name: str, side: int, channels: int, *, root: Path | None) -> str:
-    """Return the name of a set at a given size, see `named_at`; the name unchanged if the set cannot be resized, or not
-    to this size (tiles are cut out of pictures of limited size)."""
+    """Return the name of a set at a given size (`named_at`); return `name` unchanged if the set cannot be resized, or
+    not to this size (tiles are cut out of pictures of limited size)."""
     if resizes(name):
         try:
             look(stored := named_at(name, side, channels), root=root)
@@ -199,8 +208,8 @@ def stored_at(name: str, side: int, channels: int, *, root: Path | None) -> str:
 
 
 def parse(text: str) -> tuple[str, int | None]:
-    """Split "name@N" into (name, N), and a plain name into (name, None). Options are brought into a fixed order:
-    "folder:mine:rgb:32px" becomes "folder:mine:32px:rgb".
+    """Split "name@N" into (name, N) and a plain name into (name, None). Options in the name are brought into a fixed
+    order: "folder:mine:rgb:32px" becomes "folder:mine:32px:rgb".
 
     Raises:
         UserError: the text has another form.

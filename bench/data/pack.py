@@ -77,9 +77,10 @@ class Shard:
 
     Attributes:
         path: path of the tar file.
-        index: index of the source's images.
+        index: index of the images of the source, the data set that is packed.
         rows_M: rows of the index, one per image of the shard.
-        labels_M, groups_M: see `ImageSet`.
+        labels_M: class of each image.
+        groups_M: group of each image (`ImageSet.groups_N`); None if groups are not known.
         names: name of each image in the tar file, without suffix.
     """
 
@@ -92,8 +93,8 @@ class Shard:
 
 
 def encoded(shard: Shard, place: int, *, side: int, quality: int | None) -> tuple[bytes, str]:
-    """Encode the image at position `place` of a shard: upright, its shorter side at most `side` pixels. Return (bytes,
-    suffix of its name).
+    """Return (bytes, suffix of its name) of the image at position `place` of a shard: upright, its shorter side at most
+    `side` pixels. With a quality, an upright image that is small enough keeps its bytes.
 
     Args:
         quality: JPEG quality; None for uncompressed pixels.
@@ -123,7 +124,7 @@ def encoded(shard: Shard, place: int, *, side: int, quality: int | None) -> tupl
 
 
 def write(shard: Shard, *, side: int, quality: int | None) -> int:
-    """Write a shard as a tar file, atomically. Return its number of images.
+    """Write a shard as a tar file, atomically. Return its number of images. `side`, `quality`: see `encoded`.
 
     Raises:
         UserError: an image can no longer be read, the disk is full, ….
@@ -154,7 +155,7 @@ def pack(
 
     Args:
         source: name of the set; name@N packs N of its training images, and all test images.
-        target: the folder, named as the set `folder:NAME` will be.
+        target: the folder; the packed set is called `folder:NAME` after its name.
         root: folder with data sets that are not installed.
         side: pixels of the shorter side.
         quality: JPEG quality; None for uncompressed pixels.
@@ -202,7 +203,7 @@ def _splits(source: str, root: Path | None) -> dict[str, ImageSet]:
 
 
 def _written(place: Path) -> dict[str, Any] | None:
-    """Return the facts in `packed.json` of a folder; None if there is none, or if it is damaged."""
+    """Return the facts that `packed.json` in the folder `place` states; None if there is none, or if it is damaged."""
     try:
         return files.read_sealed(place / PACKED)
     except (OSError, ValueError):
@@ -212,7 +213,8 @@ def _written(place: Path) -> dict[str, Any] | None:
 @contextlib.contextmanager
 def _unfinished(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
     """Yield the hidden folder beside the target in which shards are collected, locked for this process. A folder that
-    was left by an interrupted run of the same packing is continued.
+    was left by an interrupted run of the same packing is used again, with its finished shards. `facts`: what
+    `packed.json` will state.
 
     Raises:
         UserError: another process is packing this target, or the folder is left from packing something else.
@@ -233,7 +235,8 @@ def _unfinished(target: Path, facts: dict[str, Any]) -> Iterator[Path]:
 
 
 def _fill(part: Path, splits: dict[str, ImageSet], source: str, *, side: int, quality: int | None) -> None:
-    """Write the missing shards in parallel processes, one shard in each at a time.
+    """Write the missing shards into the folder `part` in parallel processes, one shard in each at a time. `source`:
+    name of the packed set in messages; `side`, `quality`: see `encoded`.
 
     Raises:
         UserError: the disk has no room, an image cannot be read, or a process was killed.
@@ -284,7 +287,8 @@ def _shards(part: Path, split: str, images: ImageSet) -> Iterator[Shard]:
 
 
 def _bytes_of(shards: Sequence[Shard], *, side: int, quality: int | None) -> int:
-    """Estimate the bytes that shards will take on disk, from a sample of their images."""
+    """Estimate the bytes that shards will take on disk, from a sample of their images. `side`, `quality`: see
+    `encoded`."""
     places = [(shard, place) for shard in shards for place in range(len(shard.names))]
     some = places[:: max(1, len(places) // SAMPLED)]
     sizes = [len(encoded(shard, place, side=side, quality=quality)[0]) for shard, place in some]

@@ -1,4 +1,5 @@
-"""Finds a large set of colour photographs in the data root, without opening an image."""
+"""Finds a large set of colour photographs in the data root (folder with data sets that are not installed), without
+opening an image."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ SHARD_IMAGE = 100_000  # approximate bytes of an encoded photograph
 
 
 def largest(root: Path | None) -> str | None:
-    """Return the name of the set to pre-train on: the first of PUBLIC that is there, else the first other folder with
-    at least MIN_IMAGES images; None if there is none."""
+    """Return the name of the set in the data root `root` to pre-train on: the first of PUBLIC that is there, else the
+    first other folder with at least MIN_IMAGES images; None if there is neither."""
     if root is None or not root.is_dir():
         return None
     for name in PUBLIC:
@@ -32,7 +33,8 @@ def largest(root: Path | None) -> str | None:
 
 
 def _images(folder: Path) -> Iterator[str]:
-    """Yield one name per image below a folder; a shard is counted as bytes / SHARD_IMAGE images."""
+    """Yield one name per image below a folder. A shard, which holds many images, counts as bytes / SHARD_IMAGE of
+    them."""
     for place, folders, names in os.walk(folder):
         folders.sort()
         for name in names:

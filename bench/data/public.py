@@ -269,7 +269,7 @@ OWN: tuple[DataSet, ...] = (
         how_to_get="Ask for it at https://www.image-net.org, and put its folders train/ and val/ (or tar shards, or "
         "Parquet) into <data root>/imagenet.",
     ),
-    FolderSet(  # Deng et al., 2009; the paper's second largest upstream set
+    FolderSet(  # Deng et al., 2009; the ViT paper's second largest upstream set
         name="imagenet-21k",
         description="14 million photographs, 21,843 classes, 224 px; not in any package",
         images=(14_094_722, 102_400),
@@ -278,7 +278,7 @@ OWN: tuple[DataSet, ...] = (
         how_to_get="Ask for it at https://www.image-net.org, and put a folder per class (or tar shards, or Parquet) "
         "into <data root>/imagenet-21k.",
     ),
-    DataSet(  # the paper's largest upstream set: its size is needed to predict the cost of the paper's grid of cells
+    DataSet(  # the ViT paper's largest upstream set; its size is needed to predict the cost of that paper's runs
         name="jft-300m",
         kind="photographs",
         description="303 million photographs, 18,291 classes; not public, for costing only",

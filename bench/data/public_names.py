@@ -1,5 +1,5 @@
-"""Names of the rows of `bench.data.public`, and numbers of images of the sets that the paper trains on, available
-without importing the table.
+"""Names of the rows of `bench.data.public`, and numbers of images of the sets that the ViT paper (arXiv:2010.11929)
+pre-trains on, available without importing the table.
 
 tests/data/test_public.py compares both with the table.
 """

@@ -1,5 +1,5 @@
-"""Packed pixels: PPM or PGM files that need no decoding. A comment in them marks them as written by `bench.data.pack`:
-upright, and with a header of fixed length. Other PPM and PGM files are read by Pillow."""
+"""Packed pixels: PPM or PGM files that need no decoding. A comment in such a file marks it as written by
+`bench.data.pack`: upright, and with a header of fixed length. Other PPM and PGM files are read by Pillow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def as_file(pixels_HWC: np.ndarray) -> bytes:
 
 
 def is_raw(data: bytes) -> bool:
-    """Whether the bytes are of a file that `as_file` made."""
+    """Whether the bytes are those of a file that `as_file` made."""
     return data.startswith(_MARK, 2)
 
 

@@ -4,7 +4,7 @@
 in the order of the images' numbers, ILSVRC2012_val_00000001 first; a list is empty if the annotators agreed on nothing.
 If the file lies beside ImageNet's folders, it is read with them: `folder:imagenet` is <data root>/imagenet.
 
-A prediction is correct if its class is one of the image's. Images without a class are not counted (arXiv:2006.07159).
+A prediction is correct if it is one of the image's classes. Images without a class are not counted (arXiv:2006.07159).
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ FILE = "real.json"
 MAX_BYTES = 64 << 20  # the published file has 1.3 MB
 NUMBER = re.compile(r"_val_(\d{8})(?:\D|$)")  # matches the number in the name of an image
 
-MultiLabels = tuple[tuple[int, ...], ...]
+MultiLabels = tuple[tuple[int, ...], ...]  # all classes of each image, in the order of the images
 
 
 def read_real(path: Path, *, num_classes: int) -> MultiLabels:
     """Read `real.json`; return the classes of every image, in the order of the images' numbers.
 
     Raises:
-        UserError: the file is not a list of lists of classes.
+        UserError: the file is not a list of lists of classes, numbers from 0 to `num_classes` - 1.
     """
     expected = "Expected a list with a list of classes per image, as real.json of reassessed-imagenet has."
     try:
@@ -52,10 +52,10 @@ def read_real(path: Path, *, num_classes: int) -> MultiLabels:
 
 
 def beside(folder: Path, source: Source, *, num_classes: int) -> MultiLabels | None:
-    """Return all classes of each test image from `real.json` in the folder; None without that file.
+    """Return all classes of each test image in `source`, from `real.json` in the folder; None without that file.
 
     Raises:
-        UserError: see `read_real` and `by_name`.
+        UserError: the file is not a list of lists of classes below `num_classes`, or lacks an image.
     """
     path = folder / FILE
     if not path.is_file():
@@ -65,10 +65,11 @@ def beside(folder: Path, source: Source, *, num_classes: int) -> MultiLabels | N
 
 
 def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLabels:
-    """Return the classes of the images with these names, by the number in each name. `path`: the file, for messages.
+    """Return the classes of the images with these file names. The number in a name is its place in `labels`, from 1.
+    `path`: the file of labels, for messages.
 
     Raises:
-        UserError: a name has no number, or one that the file has no entry for.
+        UserError: a name has no number, or one for which the file has no entry.
     """
     ordered = []
     for name in names:
@@ -83,8 +84,8 @@ def by_name(labels: MultiLabels, names: Sequence[str], *, path: Path) -> MultiLa
 
 
 def real_right(predictions_N: np.ndarray, labels: MultiLabels) -> np.ndarray:
-    """Return whether each predicted class is one of the image's, bool (R,), for the R images that have a class, in
-    their order."""
+    """Return whether each prediction is one of its image's classes, bool (R,), for the R images that have at least one
+    class, in their order. Images without a class are left out."""
     if len(predictions_N) != len(labels):
         raise ValueError(f"{len(predictions_N)} predictions for {len(labels)} images")
     right = (int(guess) in row for guess, row in zip(predictions_N, labels, strict=True) if row)
@@ -92,13 +93,14 @@ def real_right(predictions_N: np.ndarray, labels: MultiLabels) -> np.ndarray:
 
 
 def real_hash(content_hash: str, labels: MultiLabels) -> str:
-    """Return a sha256 of images, given by their `ImageSet.content_hash`, together with all their classes."""
+    """Return a sha256 that identifies images, given by their `ImageSet.content_hash`, together with all their
+    classes."""
     return hashlib.sha256(repr((content_hash, labels)).encode()).hexdigest()
 
 
 def to_arrays(labels: MultiLabels, name: str = "real") -> dict[str, np.ndarray]:
-    """Return the classes as two flat arrays, for the cache: the classes of all images one after the other, and the
-    position at which those of each image begin. `name`: prefix of the arrays' names."""
+    """Return the classes as two flat int64 arrays by name, for the cache: the classes of all images one after the
+    other, and the position at which those of each image begin. `name`: prefix of the arrays' names."""
     counts = [len(row) for row in labels]
     flat = [label for row in labels for label in row]
     return {
@@ -108,6 +110,6 @@ def to_arrays(labels: MultiLabels, name: str = "real") -> dict[str, np.ndarray]:
 
 
 def from_arrays(stored: dict[str, np.ndarray], name: str = "real") -> MultiLabels:
-    """Return the classes of each image that `to_arrays` stored."""
+    """Return the classes of each image, from the arrays that `to_arrays` made under the prefix `name`."""
     flat, starts = stored[f"{name}_classes"].tolist(), stored[f"{name}_starts"].tolist()
     return tuple(tuple(flat[start:stop]) for start, stop in itertools.pairwise(starts))

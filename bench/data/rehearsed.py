@@ -5,8 +5,8 @@ A set keeps its name, its options and its description, so that suites, tasks, ta
 set. Real images are read by the set's own reader. Generated images of a set that is streamed are written as a folder of
 JPEG files, which `FolderSet` reads; for other sets they are arrays. Classes differ in colour.
 
-Each process decides once (`rehearsing`) whether it reads data in this way: a plan by its options, a worker by its
-cells.
+Each process states once, by `rehearsing`, whether it reads data in this way: a plan according to its options, a worker
+process according to its cells (training runs).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _active: list[bool] = []
 
 @contextlib.contextmanager
 def rehearsing(on: bool = True) -> Iterator[None]:
-    """Make `load.data_set` return the reduced data sets of a rehearsal inside the block, or, with `on` false, the whole
-    ones. Blocks can be nested."""
+    """Make `load.data_set` return the reduced data sets of a rehearsal inside the block; with on=False, the whole ones.
+    Blocks can be nested; the innermost counts."""
     _active.append(on)
     try:
         yield
@@ -55,13 +55,13 @@ def rehearsing(on: bool = True) -> Iterator[None]:
 
 
 def is_rehearsing() -> bool:
-    """Whether data sets of this process are currently those of a rehearsal."""
+    """Whether `load.data_set` currently returns the reduced data sets of a rehearsal in this process."""
     return bool(_active) and _active[-1]
 
 
 def of(one: DataSet) -> DataSet:
-    """Return a data set as a rehearsal uses it. It is always available. The numbers of images and classes that it
-    states are still those of the whole set, because suites choose their settings by them."""
+    """Return the description of a data set in a rehearsal. The set is always available, and loads only a few images;
+    `images` and `classes` still state the numbers of the whole set, because suites choose their settings by them."""
 
     def here(option: str, root: Path | None) -> bool:
         return is_here(one, option, root=root)
@@ -105,27 +105,28 @@ def of(one: DataSet) -> DataSet:
 
 
 def _with_functions(one: DataSet, **functions: Any) -> DataSet:
-    """Return a copy of a data set with other functions. It is a plain `DataSet`, because subclasses set their functions
-    themselves."""
+    """Return a copy of a data set's description with `functions` (field of `DataSet` -> function) in place of its own.
+    It is a plain `DataSet`, because subclasses set their functions themselves."""
     kept = (entry.name for entry in fields(DataSet) if entry.name not in functions and entry.name != "download")
     return DataSet(**{name: getattr(one, name) for name in kept}, **functions)
 
 
 def is_real(name: str, *, root: Path | None) -> bool:
-    """Whether a rehearsal uses real images of the set of this name, instead of generated ones."""
+    """Whether a rehearsal uses real images of the set of this name, instead of generated ones. `root`: folder with data
+    sets that are not installed."""
     return is_here(registry.load("data set", name), DataName.parse(name).option, root=root)
 
 
 def training_images(name: str) -> int | None:
-    """Return the number of training images of the whole set; None if the set does not state it."""
+    """Return the number of training images of the whole set of this name; None if the set does not state it."""
     one: DataSet = registry.load("data set", name)
     stated = one.size(DataName.parse(name).option) if one.size is not None else one.stated
     return stated["train"] if stated is not None else None
 
 
 def is_here(one: DataSet, option: str, *, root: Path | None) -> bool:
-    """Whether a set is on this machine. For a folder or a set of the hub, `option` says which one is meant. A set that
-    would take minutes to render counts as absent."""
+    """Whether a set is on this machine. For a folder or a set of the Hugging Face hub, `option` (the text after the
+    first colon of the name) says which one is meant. A set that would take minutes to render counts as absent."""
     if one.size is not None and one.size(option)["train"] > MAX_DRAWN:
         return False
     if one.available(root):
@@ -137,15 +138,15 @@ def is_here(one: DataSet, option: str, *, root: Path | None) -> bool:
 
 
 def _enough(labels_N: np.ndarray) -> int:
-    """Return how many of the first classes, at least `CLASSES`, are needed for `TRAIN` images; if even all classes have
-    fewer, a number that includes all."""
+    """Return how many classes, counted from label 0 and at least `CLASSES`, are needed for `TRAIN` images; if all
+    classes together have fewer images, a number that includes all classes."""
     counts_K = np.bincount(labels_N)
     return max(CLASSES, int(np.searchsorted(np.cumsum(counts_K), TRAIN)) + 1)
 
 
 def few(images: ImageSet, classes: int) -> ImageSet:
-    """Return a part of a split: at most `TRAIN` or `TEST` images of the first `classes` classes, balanced as far as the
-    set allows."""
+    """Return a part of a split: only images of the first `classes` classes, at most `TRAIN` for training or `TEST` for
+    testing, balanced over the classes as far as the set allows."""
     from bench.data.subset import nested
 
     kept_N = np.flatnonzero(images.labels_N < classes)
@@ -159,13 +160,14 @@ def few(images: ImageSet, classes: int) -> ImageSet:
 
 
 def _side(option: str) -> int | None:
-    """Return the pixels per side that an option states, as in "64px"; None without."""
+    """Return the pixels per side that the option of a set's name states, 64 for "64px"; None if it states none."""
     said = re.search(r"(?:^|:)(\d+)px(?=:|$)", option)
     return int(said.group(1)) if said else None
 
 
 def _channels(one: DataSet, option: str) -> int:
-    """Return the channels to generate for a set: 1 for scans (handwriting) or if the option says "grey", else 3."""
+    """Return the channels of generated images of a set: 1 if the option of its name says "grey", or if the set holds
+    scans of handwriting and the option does not say "rgb"; else 3."""
     grey = "grey" in option.split(":") or (one.kind == "handwriting" and "rgb" not in option.split(":"))
     return 1 if grey else 3
 
@@ -201,8 +203,8 @@ def _pictures(name: str, split: str, labels_N: np.ndarray, *, channels: int) -> 
 
 
 def _streamed(one: DataSet, split: str, option: str, *, name: str) -> ImageSet:
-    """Return generated images that are written as files and read by `FolderSet`, so that files are indexed, and decoded
-    when they are read, as with the real set."""
+    """Return a split of generated images that are written as files and read by `FolderSet`, so that files are indexed,
+    and decoded when they are read, as with the real set. `name`: name of the set with its option."""
     from bench.data import cache as kept
     from bench.data.folder_sets import FolderSet
 
@@ -215,8 +217,8 @@ def _streamed(one: DataSet, split: str, option: str, *, name: str) -> ImageSet:
 
 
 def _write_folder(one: DataSet, root: Path) -> None:
-    """Write generated images as files in ImageNet's layout: a folder for each split with a folder for each class. If
-    another process has written them meanwhile, its files stay."""
+    """Write generated images of a set as files into the folder of its name below `root`, in ImageNet's layout: a folder
+    for each split with a folder for each class. If another process has written them meanwhile, its files stay."""
     from PIL import Image
 
     root.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ class PathList(Sequence[Path]):
     kilobyte and a set may have millions.
 
     Args:
-        below: a common folder, whose name is stored only once for all files in it.
+        below: a common folder, whose name is stored only once for all files in it; None without one.
     """
 
     def __init__(self, paths: Iterable[str | Path] = (), *, below: Path | None = None) -> None:
@@ -78,14 +78,14 @@ class PathList(Sequence[Path]):
         self._ends.extend(before + end for end in other._ends)
 
     def relative_to(self, folder: Path) -> tuple[bytearray, array[int]] | None:
-        """Return (all names in one byte string, position at which each ends), not copied; None unless all names are
-        stored relative to this folder."""
+        """Return (all names in one byte string, position at which each ends), not copied, if all names are stored
+        relative to `folder`; else None."""
         if self._below != os.path.join(os.fsencode(folder), b"") or ELSEWHERE in self._names:
             return None
         return self._names, self._ends
 
     def encoded(self, number: int) -> bytes:
-        """Return a path as bytes, as the operating system encodes it."""
+        """Return the path at position `number` as bytes, as the operating system encodes it."""
         name = bytes(self._names[self._ends[number - 1] if number else 0 : self._ends[number]])
         return name[len(ELSEWHERE) :] if name.startswith(ELSEWHERE) else self._below + name
 
@@ -104,8 +104,8 @@ class Places:
 
 
 class ImageName:
-    """The name of an image in messages. Its text is made only when it is printed, not for each of millions of
-    images."""
+    """The name of an image in messages. Its text is made only when it is printed, because millions of images are never
+    named."""
 
     __slots__ = ("number", "source")
 
@@ -126,8 +126,9 @@ class Source:
         name: (index) -> name of the image in messages, for example "train/cat/1.jpg".
         read: (index) -> encoded image, or pixels (H, W, C) that need no decoding. It may be called in any order and
             from any thread; it raises OSError if the image is missing.
-        in_order: yields what `read` returns for 0, 1, 2, …; None unless that is faster. It is called in one thread.
-        places: returns where the images lie in `files`; None if they have to be unpacked.
+        in_order: () -> iterator over what `read` returns for 0, 1, 2, …, for one thread; None unless it is faster than
+            `read`.
+        places: () -> where the images lie in `files`; None if they have to be unpacked.
         is_pixels: whether `read` returns pixels.
         several: all classes of each image, if an image may have several or none (`bench.data.labels`); else None.
         groups_N: uint64 per image, equal for images that belong together (`bench.data.groups`); None if not known.
@@ -165,7 +166,7 @@ class FolderContents:
 
 
 def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> Source:
-    """Return a source of image files with their labels, in this order."""
+    """Return a source of image files, one image in each, with their labels, in this order."""
     files = paths if isinstance(paths, PathList) else PathList(paths)
     return Source(
         labels_N=np.asarray(labels, dtype=np.int64),
@@ -179,7 +180,8 @@ def image_files(paths: Sequence[Path], labels: Sequence[int] | np.ndarray) -> So
 
 
 def pixels(images_NHWC: np.ndarray, labels_N: np.ndarray, *, files: tuple[Path, ...]) -> Source:
-    """Return arrays of images as a source, after checking dtype and shape.
+    """Return decoded images and their labels as a source, after checking dtype and shape. `files`: the files that they
+    were read from; messages name the first.
 
     Raises:
         UserError: images are not uint8 of shape (N, H, W) or (N, H, W, 1 or 3), or labels are not N integers.
@@ -209,7 +211,7 @@ def pixels(images_NHWC: np.ndarray, labels_N: np.ndarray, *, files: tuple[Path, 
 
 
 def is_image(name: str) -> bool:
-    """Whether the name of a file ends like an image's."""
+    """Whether a file name has the suffix of an image that can be read."""
     return name.lower().endswith(SUFFIXES)
 
 
@@ -247,14 +249,16 @@ def regular(paths: Iterable[Path]) -> list[Path]:
 
 
 def split_word(path: str) -> str:
-    """Return the first word of SPLIT_WORDS in a relative path; "all" if there is none."""
+    """Return the first word in a relative path that names a split ("train", "val", …, one of SPLIT_WORDS); "all" if
+    there is none."""
     words = re.split(r"[^a-z]+", path.rsplit(".", 1)[0].lower())
     return next((word for word in words if word in {*SPLIT_WORDS["train"], *SPLIT_WORDS["test"]}), "all")
 
 
 def by_split(paths: Iterable[Path], *, below: Path) -> dict[str, list[Path]]:
-    """Return split -> its files. The split is a folder or a word in the name ("val/…", "x-train-00001.tar"); the files
-    are those of "all" if no name states one, or if there is no test split.
+    """Return the files of each split, "train" and "test". A split is a folder or a word in the name ("val/…",
+    "x-train-00001.tar"). If no name states a split, or if there is no test split, the files are those of "all".
+    `below`: folder of the set, relative to which names are read.
 
     Raises:
         UserError: there is a test split but no training split, or a path is not a regular file.
@@ -279,7 +283,7 @@ def found(
 
     Args:
         sources: images by split.
-        names: names of the classes. Without, they are read from `classes.txt`; without that file, labels must run from
+        names: names of the classes. If None, they are read from `classes.txt`; without that file, labels must run from
             0 upwards without gaps, and names are read from `classnames.txt` or are the labels themselves.
         format: the format for people.
 
@@ -317,7 +321,8 @@ def found(
 
 
 def checked_names(names: Iterable[str], *, where: Path) -> tuple[str, ...]:
-    """Return class names after checking that they are different and printable.
+    """Return class names after checking that they are different and printable. `where`: their file or folder, for
+    messages.
 
     Raises:
         UserError: a name is empty, longer than 200 characters, occurs twice, or has control characters or undecodable

@@ -1,7 +1,8 @@
 """Encoded images that behave like an array of pixels: an image is read from its file and decoded when it is indexed.
 
-Indexing gives the same pixels as the same set with stored pixels (`bench.data.decode.pixels_of`): an image's central
-square, or all of it, at one size. `bench.data.jpeg` defines the parts that training cuts out of the full image.
+Indexing gives the pixels that the set would have if it were decoded and stored (`bench.data.decode.pixels_of`): an
+image's central square, or all of it, at one size. `bench.data.jpeg` defines the parts that training cuts out of the
+full image.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ SMALLEST_TASK = 8  # least number of images that a thread decodes in one task
 
 
 class StreamedImages(EncodedImages):
-    """Images of an index that are decoded when they are read; all of them, or some in any order.
+    """Images of an index that are decoded when they are read: all images of the index, or a selection in any order.
 
     Args:
-        storage: size and form in which they are decoded; size and channels must be set.
-        rows_N: positions of the images in the index; None for all.
+        index: where the encoded images lie.
+        storage: size and form in which they are decoded; its size and channels must be set.
+        rows_N: positions of the selected images in the index; None for all.
     """
 
     def __init__(self, index: ImageIndex, storage: Storage, rows_N: np.ndarray | None = None) -> None:
@@ -46,7 +48,8 @@ class StreamedImages(EncodedImages):
         return StreamedImages, (self.index, self.storage, self._rows_N)
 
     def rows(self, chosen: Any = slice(None)) -> np.ndarray:
-        """Return the positions in the index of chosen images: a slice, positions or a mask among these images."""
+        """Return the positions in the index of chosen images. `chosen`: a slice, positions or a mask among the images
+        of this selection; all of them by default."""
         if self._rows_N is not None:
             return self._rows_N[chosen]
         if isinstance(chosen, slice):
@@ -65,7 +68,7 @@ class StreamedImages(EncodedImages):
 
     @property
     def encoded_bytes(self) -> int:  # type: ignore[override]
-        """Approximate bytes of these encoded images: the mean of the whole index times their number."""
+        """Approximate bytes of the selected encoded images: the mean over the whole index times their number."""
         return round(self.index.encoded_bytes * len(self) / max(1, len(self.index)))
 
     def sizes(self, rows_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -73,8 +76,9 @@ class StreamedImages(EncodedImages):
         return self.index.height[chosen].astype(np.int64), self.index.width[chosen].astype(np.int64)
 
     def __getitem__(self, chosen: Any) -> np.ndarray:
-        """Return decoded images, uint8. Threads decode them. After a slice, the next slice of the same length is
-        decoded in the background, because reads are mostly sequential."""
+        """Return the chosen images (a position, positions or a slice), decoded by threads: uint8 (M, size, size, C).
+        After a slice, the next slice of the same length is decoded in the background, because reads are mostly
+        sequential."""
         if isinstance(chosen, int | np.integer):
             return self[np.array([chosen])][0]
         if not isinstance(chosen, slice):
@@ -125,7 +129,12 @@ class StreamedImages(EncodedImages):
         threads: int,
         resize: jpeg.Resize | None = None,
     ) -> None:
-        """Decode images (a part of each, if `boxes_4M` is given) into `out_MSSC`, with this number of threads.
+        """Decode the images at rows `rows_M` of the index into `out_MSSC`, with this number of threads.
+
+        Args:
+            boxes_4M: the part (top, left, height, width) of each image to decode; None for the image as `storage`
+                describes.
+            resize: see `jpeg.read_part`; needed with `boxes_4M`.
 
         Raises:
             UserError: an image can no longer be read.
@@ -173,8 +182,8 @@ def put(
     resize: jpeg.Resize | None,
     orientation: int,
 ) -> None:
-    """Decode an image into `out_SSC`: a part of the full image, resized, if `box` and `resize` are given (see
-    `jpeg.read_part`); otherwise the image as `storage` describes.
+    """Decode an image into `out_SSC`: if `box` and `resize` are given, the part `box` of the full image, resized (see
+    `jpeg.read_part`); otherwise the image as `storage` describes. `name`: the image's name in messages.
 
     Raises:
         Unreadable, OSError, ValueError: the image cannot be decoded.

@@ -1,7 +1,7 @@
 """Nested, class-balanced subsets: every smaller subset `name@N` is contained in every larger one.
 
 The order in which images enter a subset depends on their content, not on their place in a file. So the same images give
-the same subsets in whatever format they are stored, and a part that was itself chosen by this rule (the embedded
+the same subsets in whatever format they are stored. A part of a set that was itself chosen by this rule (the embedded
 Fashion-MNIST) gives the same `@N` as the full set, for the default seed and every N up to the part's size.
 """
 
@@ -50,6 +50,10 @@ def first_per_class(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose up to `count` images of every class at random, by the random stream named `purpose`.
 
+    Args:
+        keys_N: uint64 per image on which the choice depends (`ImageSet.content_keys_N`); None: it depends on the
+            position in the array.
+
     Returns:
         (indices, ranks within the class), both int64, sorted by rank. The images with `rank < k` are the k-shot set, so
         sets are nested over k.
@@ -62,17 +66,18 @@ def first_per_class(
 
 
 def validation(labels_N: np.ndarray, keys_N: np.ndarray, *, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Divide training images into those that stay and those that are held out (`held_out`). Return the indices of the
-    former, and of a class-balanced part, at most `most`, of the latter. Both depend on the images' content only, so
-    that nested subsets of any size never contain held-out images."""
+    """Divide training images into those to train on and those that are held out (`held_out`). Return the indices of the
+    images to train on, and the indices of at most `most` held-out images, balanced over the classes. Both depend on the
+    images' content only (`keys_N`), so that nested subsets of any size never contain held-out images."""
     out_N = held_out(labels_N, keys_N)
     kept, out = np.flatnonzero(~out_N), np.flatnonzero(out_N)
     return kept, out[nested(labels_N[out], most, keys_N=keys_N[out])]
 
 
 def held_out(labels_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
-    """Choose the images for testing in a set without splits: the fraction HELD_OUT of every class, at random by a hash
-    of their keys. Return bool (N,). Copies of one image have the same key, so they are on the same side."""
+    """Choose images to hold out, such as the test images of a set without splits: the fraction HELD_OUT of every class,
+    at random by a hash of `keys_N` (`ImageSet.content_keys_N`). Return bool (N,), True for these images. Copies of one
+    image have the same key, so all or none of them are held out."""
     place_N = mix(keys_N, "held-out")
     chosen_N = np.zeros(len(place_N), dtype=bool)
     by_class_N = np.argsort(labels_N, kind="stable")  # sort once: a pass over all images per class could take hours
@@ -85,14 +90,15 @@ def held_out(labels_N: np.ndarray, keys_N: np.ndarray) -> np.ndarray:
 
 
 def priorities(labels_N: np.ndarray, purpose: str, *, keys_N: np.ndarray | None = None) -> np.ndarray:
-    """Return a priority for each image, uint64, uniformly distributed and determined by (key, purpose); smaller comes
-    first. Without `keys_N`, the position in the array is the key."""
+    """Return a priority for each image, uint64, uniformly distributed and determined by (key, `purpose`); smaller comes
+    first. If `keys_N` is None, the position in the array is the key."""
     keys_N = np.arange(len(labels_N), dtype=np.uint64) if keys_N is None else keys_N
     return mix(keys_N, purpose)
 
 
 def rank_within_class(labels_N: np.ndarray, order_N: np.ndarray) -> np.ndarray:
-    """Return the rank of each image within its class, int64 (N,), when images are visited in `order_N`."""
+    """Return the rank of each image within its class, int64 (N,), from 0, when images are visited in the order
+    `order_N` (indices)."""
     by_class_N = order_N[np.argsort(labels_N[order_N], kind="stable")]
     _, starts_K, counts_K = np.unique(labels_N[by_class_N], return_index=True, return_counts=True)
     rank_N = np.empty(len(labels_N), dtype=np.int64)
@@ -106,8 +112,8 @@ def small_enough(number: int) -> type[np.integer]:
 
 
 def mix(keys_N: np.ndarray, purpose: str) -> np.ndarray:
-    """Hash uint64 keys differently for each `purpose`: splitmix64's finaliser (Steele et al., 2014), applied to a
-    multiple of the key plus hash(purpose)."""
+    """Return uint64 hashes of uint64 keys, different ones for each `purpose`: splitmix64's finaliser (Steele et al.,
+    2014), applied to a multiple of the key plus hash(purpose)."""
     salt = int.from_bytes(hashlib.sha256(purpose.encode()).digest()[:8], "little")
     with np.errstate(over="ignore"):
         x_N = keys_N.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(salt)

@@ -1,6 +1,7 @@
 """Published data sets that torchvision's classes read, check and download.
 
-A row of `bench.data.public` states the arguments of the class and where its files lie. Images are decoded once, here.
+A row of the table `bench.data.public` states the arguments of the class and where its files lie. Images are decoded
+once, by this module.
 """
 
 from __future__ import annotations
@@ -33,18 +34,20 @@ Part = Mapping[str, Any]  # arguments with which a class of torchvision reads a 
 
 
 def by_word(*, train: Sequence[str] = ("train",), test: Sequence[str] = ("test",)) -> Callable[..., Sequence[Part]]:
-    """Return `TorchvisionSet.parts` for a class that takes split="train", "val" or "test". `train`, `test`: the words
-    that make up each split."""
+    """Return the function `TorchvisionSet.parts` for a class of torchvision that takes split="train", "val" or "test".
+    `train`, `test`: values of that argument, whose images together make up the training or test split."""
     return lambda split, choice: [{"split": word} for word in {"train": train, "test": test}[split]]
 
 
 def by_flag(split: str, choice: str) -> Sequence[Part]:
-    """`TorchvisionSet.parts` for a class that takes train=True or False."""
+    """Return {"train": True or False} for the only part of a split: the function `TorchvisionSet.parts` for a class of
+    torchvision that takes this argument. `choice` is ignored."""
     return [{"train": split == "train"}]
 
 
 def undivided(split: str, choice: str) -> Sequence[Part]:
-    """`TorchvisionSet.parts` for a class without splits: there is one part, which a hash divides into splits."""
+    """Return one part without arguments, for any split: the function `TorchvisionSet.parts` for a class of torchvision
+    without splits. The part holds all images, which a hash divides into splits (`by_hash`)."""
     return [{}]
 
 
@@ -54,7 +57,7 @@ class TorchvisionSet(DataSet):
 
     Attributes:
         of: name of the class in torchvision.datasets.
-        parts: (split, choice) -> arguments of the class for each part of the split.
+        parts: (split, choice) -> arguments of the class for each part of the split; `choice` is one of `choices`.
         needs: paths that must exist below the data root; "{choice}" in them stands for the choice.
         base: the folder below the data root that is passed to the class; "." for the data root.
         is_pixels: whether the class returns pixels of one size, not image files.
@@ -63,7 +66,7 @@ class TorchvisionSet(DataSet):
         class_names: choice -> names of the classes, where torchvision's are missing or not wanted.
         relabel: (labels, choice) -> labels that count from 0.
         transposed: whether rows and columns of the published images are exchanged.
-        fetched_by: name of the class that downloads the set, if it is not `of`; "" if no class can.
+        fetched_by: name of the class that downloads the set; None if that is `of`, "" if no class can.
         archive_bytes: approximate bytes to download; None if not known.
     """
 
@@ -115,7 +118,8 @@ class TorchvisionSet(DataSet):
         return [path.format(choice=choice) for path in self.needs]
 
     def _parsed(self, option: str) -> tuple[str, int | None, int | None]:
-        """Parse an option into (choice, pixels per side or None, channels or None); None if the option does not say.
+        """Parse the option of a set's name into (choice, pixels per side, channels). The choice is the first of
+        `choices`, and the others are None, if the option does not say.
 
         Raises:
             UserError: a word is unknown, or a size is out of range.
@@ -154,7 +158,8 @@ class TorchvisionSet(DataSet):
         )
 
     def _opened(self, root: Path, split: str, choice: str, **more: Any) -> list[Any]:
-        """Return the objects of the torchvision class, one for each part of a split. `more`: further arguments."""
+        """Return objects of the torchvision class, one for each part of a split. `choice`: one of `choices`; `more`:
+        further arguments of the class."""
         from torchvision import datasets
 
         kind, base = getattr(datasets, self.of), root / self.base
@@ -171,11 +176,15 @@ class TorchvisionSet(DataSet):
     def _files(
         self, root: Path, split: str, choice: str, side: int | None, channels: int | None
     ) -> tuple[dict[str, np.ndarray], Sequence[str], str]:
-        """Return (arrays of images and labels, names of the classes, description of the source) of a split of image
-        files, which torchvision lists and which are decoded once to one size.
+        """Return (arrays by name: "images", "labels"; names of the classes; description of the source) of a split of
+        image files, which torchvision lists and which are decoded once to one size.
 
-        `Path` as loader makes a class return paths instead of images. Paths are sorted within a part, because some
-        classes list a folder in the file system's order.
+        `Path` as the argument `loader` makes a class return paths instead of images. Paths are sorted within a part,
+        because some classes list a folder in the file system's order.
+
+        Args:
+            choice: one of `choices`.
+            side, channels: pixels per side and channels to decode to; None for the set's own side and for RGB.
         """
         listed: list[tuple[Path, int]] = []
         if self.of == "OxfordIIITPet":  # this class has no argument `loader`
@@ -203,8 +212,13 @@ class TorchvisionSet(DataSet):
     def _pixels(
         self, root: Path, split: str, choice: str, side: int | None, channels: int | None
     ) -> tuple[dict[str, np.ndarray], Sequence[str], str]:
-        """Return (arrays of images and labels, names of the classes, description of the source) of a split of pixels.
-        They are copied once from the class's files, and resized once if another size is asked for."""
+        """Return (arrays by name: "images", "labels"; names of the classes; description of the source) of a split of
+        pixels. They are copied once from the class's files, and resized once if another size is asked for.
+
+        Args:
+            choice: one of `choices`.
+            side, channels: pixels per side and channels asked for; None for those of the files.
+        """
         paths = [path for path in (root / name for name in self._paths(choice)) if path.is_file()]
         settings = (self.name, self.revision, split, choice)
         key = f"{self.name}-{cache.fingerprint(settings, paths)}"
@@ -247,7 +261,7 @@ class TorchvisionSet(DataSet):
 
     def _fetch(self, choice: str, root: Path) -> list[str]:
         """Let torchvision download and unpack the set in a temporary folder, then move the complete result below the
-        data root. Return lines of text for the user.
+        data root `root`. Return lines of text for the user. `choice`: one of `choices`.
 
         Raises:
             UserError: the server does not answer or sends something else; the disk is full; or a file is in the way.
@@ -275,8 +289,9 @@ class TorchvisionSet(DataSet):
 
 
 def fetched_below(data_set: DataSet, *, of: str, archive_bytes: int) -> Download:
-    """Return a download by torchvision, into its layout of folders, for a set in MNIST's format that has a reader of
-    its own. `of`: name of the class in torchvision.datasets."""
+    """Return the download of a set in MNIST's format by torchvision, into torchvision's layout of folders; the set is
+    read by a reader of this project. `of`: name of the class in torchvision.datasets; `archive_bytes`: approximate
+    bytes to download."""
     facts = {one.name: getattr(data_set, one.name) for one in fields(DataSet) if one.name != "load"}
     names = (f"{part}-{what}-ubyte" for part in ("train", "t10k") for what in ("images-idx3", "labels-idx1"))
     full = TorchvisionSet(
@@ -291,8 +306,8 @@ def fetched_below(data_set: DataSet, *, of: str, archive_bytes: int) -> Download
 
 
 def prepare(aside: Path) -> None:
-    """Clean the temporary folder of an interrupted download: keep archives, which are verified again, and delete what
-    may be unpacked incompletely."""
+    """Make the temporary folder `aside` of a download, or clean the one that an interrupted download left: keep
+    archives, which are verified again, and delete what may be unpacked incompletely."""
     aside.mkdir(parents=True, exist_ok=True)
     for path in sorted(aside.rglob("*"), reverse=True):  # contents of a folder before the folder itself
         if path.is_file() and path.suffix not in ARCHIVES:
@@ -304,10 +319,14 @@ def prepare(aside: Path) -> None:
 def by_hash(
     paths: Sequence[Path], labels_N: np.ndarray, *, split: str, train_per_class: int | None = None
 ) -> tuple[list[Path], np.ndarray]:
-    """Return the (paths, labels) of a split of a set without published splits: `train_per_class` images of every class
-    are for training, or all but the fraction TEST_SHARE, and the rest for testing.
+    """Return (paths, labels) of one split of a set without published splits.
 
-    They are chosen by a hash of the file's name, so the split is the same on every machine.
+    A hash of the file's name chooses the images for training, so the split is the same on every machine. All others are
+    for testing.
+
+    Args:
+        split: "train" or "test".
+        train_per_class: training images of every class; None for all but the fraction TEST_SHARE.
     """
     place = [hashlib.sha256("/".join(path.parts[-2:]).encode(errors="surrogateescape")).digest() for path in paths]
     order = sorted(range(len(paths)), key=lambda i: (int(labels_N[i]), place[i]))
@@ -323,7 +342,8 @@ def sized(name: str, option: str, words: Sequence[str], options: str) -> tuple[i
     """Parse words such as "64px" and "grey" or "rgb" into (pixels per side, channels); None for what no word states.
 
     Args:
-        name, option: of the set, for messages.
+        name, option: name of the set and the text after its colon, for messages.
+        words: the words of the option.
         options: explanation of the allowed words, for messages.
 
     Raises:
@@ -345,14 +365,15 @@ def sized(name: str, option: str, words: Sequence[str], options: str) -> tuple[i
 def resized(
     data_set: DataSet, source: Source, settings: tuple[Any, ...], *, side: int, channels: int, split: str
 ) -> dict[str, np.ndarray]:
-    """Return the images of a source, cached, as {"images", "labels", "facts"}. Whole images are resized to a square of
-    `side` pixels, whatever their shape.
+    """Return the images of a source from the cache: "images", uint8 (N, side, side, channels), "labels", and "facts",
+    JSON about unreadable images. Whole images are resized to a square of `side` pixels, whatever their shape.
 
     VTAB and the few-shot protocol do this too (task_adaptation, big_vision), because nothing may be cut off a scene
     whose objects are counted.
 
     Args:
         settings: everything else that the images depend on; part of the cache key.
+        split: name of the split in messages.
     """
     key = f"{data_set.name}-{cache.fingerprint((*settings, side, channels), source.files)}"
 
@@ -378,9 +399,10 @@ def as_bytes(value: Any) -> np.ndarray:
 @contextmanager
 def guarded(data_set: DataSet, root: Path, *, done: str) -> Iterator[None]:
     """Turn any exception in the block, such as one from a damaged list or archive or from a missing package, into a
-    UserError. Prints go to standard error.
+    UserError. What the block prints goes to standard error.
 
     Args:
+        root: the data root, for the message.
         done: what is being done to the set, for the message: "read" or "fetched".
 
     Raises:

@@ -4,12 +4,12 @@ of public data sets.
 `vtab-NAME` is a task's training and test part as task_adaptation divides TensorFlow's data sets, written losslessly
 into tar shards by CLIP-benchmark (SUN397: Parquet, by someone else). The validation parts are not in the shards.
 `vtab1k-NAME` has the 1,000 training images of VTAB-1k (`train800` and `val200`) and the whole test part, from lists
-that accompany an archive of JPEG files, on which parameter-efficient fine-tuning is usually evaluated; these images
-were compressed once more.
+that accompany an archive of JPEG files, which were compressed once more than the originals. Parameter-efficient
+fine-tuning is usually evaluated on this archive.
 
 Numbers of images are computed from the sizes of TensorFlow's sets and the fractions in task_adaptation/data. A row says
-"not verified" if a number or the commit is stated on no page of the set; then the newest commit is fetched, and its
-name is used from then on.
+"not verified" if a number or the commit is stated on no page of the set. If it is the commit, the newest one is
+fetched, and its name is used from then on.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class PublishedTask:
     """How a task of VTAB is published.
 
     Attributes:
-        repo: repository on the hub.
+        repo: repository on the Hugging Face hub.
         folder: folder in the archive of VTAB-1k.
-        images: numbers of training and test images in the shards.
+        images: numbers of training and test images in the repository's shards.
         commit: commit of the repository; "" if it is not verified.
-        counted: whether a page of the hub, or for the test part DataComp's list of test sets, confirms these numbers.
+        counted: whether `images` are confirmed by a page of the hub or, for the test part, by DataComp's list of test
+            sets.
         classes: number of classes of the task; None to take that of the set's own row in the table.
         values: number of different labels in the shards, if VTAB groups them into fewer classes; else None.
     """
@@ -137,12 +138,12 @@ TASKS: Mapping[str, PublishedTask] = {
 
 
 def rows(facts: Mapping[str, Mapping[str, Any]], own: Mapping[str, DataSet]) -> tuple[DataSet, ...]:
-    """Return the rows of all tasks: `vtab-NAME`, `vtab1k-NAME`, and NAME itself if no class of torchvision reads the
-    set.
+    """Return the rows of all tasks in the table of public data sets: `vtab-NAME`, `vtab1k-NAME`, and NAME itself if no
+    class of torchvision reads the set.
 
     Args:
         facts: name -> description, licence, source and kind of each set that no class of torchvision reads.
-        own: name -> row of each other set, whose facts also apply to the shards.
+        own: name -> row of each set that torchvision reads, whose facts also apply to the shards.
     """
     made: list[DataSet] = []
     for name, task in TASKS.items():

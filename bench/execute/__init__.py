@@ -1,1 +1,2 @@
-"""Runs plans: workers and the pool that starts them. `python -m bench.worker` runs on any machine."""
+"""Runs plans: workers, which run cells (training runs) on any machine with `python -m bench.worker`; and the executors
+that start them."""

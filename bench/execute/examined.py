@@ -1,4 +1,5 @@
-"""The checks of a machine and their results, each of which has a value, a limit and an outcome."""
+"""The types of the checks that `vit-bench doctor` runs on a machine, and of their results (a value, a limit and an
+outcome)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,14 @@ from bench.core.formatting import compact
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The result of one check. `outcome`: "pass", "fail", or "n/a" where it does not apply here."""
+    """One result of a check.
+
+    Attributes:
+        check: what was checked, in a few words.
+        value: what was found.
+        limit: what was expected, such as "≥ 5 GB"; "" where nothing is expected.
+        outcome: "pass", "fail", or "n/a" where the check does not apply here.
+    """
 
     check: str
     value: str
@@ -20,8 +28,14 @@ class CheckResult:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineCheck:
-    """One check of a machine. `run(device)` yields its results. gpu: it applies to GPUs only. long: it takes long, and
-    is no part of --quick."""
+    """One check of a machine.
+
+    Attributes:
+        name: the check's name.
+        run: takes a device, and yields the results of the check.
+        gpu: whether it applies to GPUs only.
+        long: whether it takes long; --quick leaves such checks out.
+    """
 
     name: str
     run: Callable[[str], Iterator[CheckResult]]
@@ -30,12 +44,12 @@ class MachineCheck:
 
 
 def at_least(check: str, value: float, limit: float, unit: str = "", *, why: str = "") -> CheckResult:
-    """The result of a check that passes where the value is at least the limit; `why`: where the limit comes from."""
+    """Return the result of a check that passes if `value` is at least `limit`. `why`: where the limit comes from."""
     return _judged(check, value, limit, unit, why, sign="≥", good=value >= limit)
 
 
 def at_most(check: str, value: float, limit: float, unit: str = "") -> CheckResult:
-    """The result of a check that passes where the value is at most the limit."""
+    """Return the result of a check that passes if `value` is at most `limit`."""
     return _judged(check, value, limit, unit, "", sign="≤", good=value <= limit)
 
 
@@ -46,6 +60,6 @@ def _judged(check: str, value: float, limit: float, unit: str, why: str, *, sign
 
 
 def as_wanted(check: str, value: str, wanted: str, *, good: bool | None = None) -> CheckResult:
-    """The result of a check that passes where `good` says so; without `good`, where the value equals `wanted`."""
+    """Return the result of a check that passes if `good`; None: if `value` equals `wanted`."""
     outcome = "pass" if (value == wanted if good is None else good) else "fail"
     return CheckResult(check=check, value=value, limit=wanted, outcome=outcome)

@@ -1,6 +1,8 @@
-"""Checks of `vit-bench doctor` that start workers or ranks, feed a step, or run a suite.
+"""Those checks of `vit-bench doctor` that start workers or several ranks (processes that train one network together),
+feed images to training steps, or run a whole suite.
 
-In checks with several ranks, each rank runs `python -m bench.execute.first_hour exchange`, say, under torchrun.
+In checks with several ranks, each rank runs this file under torchrun, as `python -m bench.execute.first_hour exchange
+cuda`.
 """
 
 from __future__ import annotations
@@ -106,8 +108,14 @@ def _program(folder: Path, cells: Sequence[Cell], device: str, ranks: int) -> li
 
 
 def _attempt(folder: Path, device: str, *cells: Cell, ranks: int = 1, fault: str = "") -> Any:
-    """Train the cells (default: CELL) one after the other by one worker of `ranks` processes. Return the ended
-    process."""
+    """Train cells one after the other in one worker, and return its ended process.
+
+    Args:
+        folder: folder for the worker's files and the study.
+        cells: the cells; none: CELL.
+        ranks: processes of the worker.
+        fault: where a kill is simulated, such as "training-step:20"; "" for nowhere.
+    """
     variables = child_environment(1) | ({faults.VARIABLE: fault} if fault else {})
     program = _program(folder, cells or [CELL], device, ranks)
     return subprocess.run(program, env=variables, capture_output=True, text=True)
@@ -123,15 +131,15 @@ def _said(done: Any) -> str:
 
 
 def _apart(record: Record, wanted: Record) -> float:
-    """Return the largest relative difference between the final training losses of two records."""
+    """Return the largest relative difference between the final training losses of two records, over their horizons."""
     pairs = zip(record.horizons, wanted.horizons, strict=True)
     losses = [(a.final_train_loss, b.final_train_loss) for a, b in pairs]
     return max(abs(a - b) / max(abs(b), 1e-3) for a, b in losses if a is not None and b is not None)
 
 
 def kills(device: str) -> Iterator[CheckResult]:
-    """Check that a worker that is killed (SIGKILL) at three places and started again has the results of one that was
-    not killed."""
+    """Check that a worker which is killed (SIGKILL) at three places, and started again each time, gets the results of a
+    worker that is never killed."""
     with tempfile.TemporaryDirectory() as name:
         whole, killed = Path(name, "whole"), Path(name, "killed")
         for fault in FAULTS:
@@ -157,8 +165,8 @@ def kills(device: str) -> Iterator[CheckResult]:
 
 
 def number_of_ranks(device: str) -> int:
-    """Return how many ranks are tried: the largest power of two, up to 16, that is no more than there are GPUs (or
-    cores, of which a CPU counts two at most). The parts of a GPU that is divided by MIG count as one."""
+    """Return with how many ranks to try: the largest power of two, up to 16, for which there are enough GPUs (on a CPU,
+    enough cores, and two at most). A GPU that is divided by MIG counts as one."""
     ids = accelerators(device)
     there = len(ids) if device.startswith("cuda") else min(2, environment.cores())
     there = 1 if any(name.startswith("MIG-") for name in ids) else there
@@ -166,8 +174,8 @@ def number_of_ranks(device: str) -> int:
 
 
 def ranks(device: str) -> Iterator[CheckResult]:
-    """Check that several ranks have the losses of one, and that all end when one is killed; on GPUs also how fast they
-    exchange gradients, and how throughput grows with them."""
+    """Check that a training by several ranks has the losses of a training by one, and that all ranks end when one is
+    killed; on GPUs also how fast ranks exchange gradients, and how throughput grows with their number."""
     count = number_of_ranks(device)
     if count == 1:
         yield CheckResult(check="ranks", value="one device", outcome="n/a")
@@ -183,7 +191,7 @@ def ranks(device: str) -> Iterator[CheckResult]:
         done = _attempt(several, device, *shared.values(), ranks=count)
         for sharding, cell in shared.items():
             record = _record(several, cell)
-            if record is None:  # perhaps the other cell's failure ended both
+            if record is None:  # perhaps the failure of the other cell ended the worker
                 done = _attempt(several, device, cell, ranks=count)
                 record = _record(several, cell)
             if record is None or wanted is None:
@@ -226,7 +234,8 @@ def _killed_rank(folder: Path, device: str, count: int) -> Iterator[CheckResult]
 
 
 def _stopped_ranks(launcher: int) -> list[int]:
-    """Return the process ids of ranks that have reached the step at which they stop themselves."""
+    """Return the process ids of those ranks that have stopped themselves (SIGSTOP), as they do at an agreed step.
+    `launcher`: process id of torchrun, their parent."""
     asked = ["ps", "-o", "pid=,stat=,args=", "--ppid", str(launcher)]
     printed = subprocess.run(asked, capture_output=True, text=True).stdout
     rows = [line.split(maxsplit=2) for line in printed.splitlines()]
@@ -255,7 +264,8 @@ def _under_torchrun(what: str, device: str, count: int) -> Iterator[CheckResult]
 
 
 def exchange(joined: Any) -> list[CheckResult]:
-    """Measure how fast the ranks exchange gradients (all-reduce), in GB/s."""
+    """Measure how fast the ranks exchange gradients (all-reduce), in GB/s. `joined`: this process's rank, with all
+    others."""
     size = 1 << 28 if joined.device == "cuda" else 1 << 20
     flat = torch.ones(size, device=joined.device)
     timed(lambda: dist.all_reduce(flat), device=joined.device, calls=3)
@@ -267,8 +277,8 @@ def exchange(joined: Any) -> list[CheckResult]:
 
 
 def growth(joined: Any) -> list[CheckResult]:
-    """Measure how throughput grows with ranks: images per second of a rank when all train together, divided by those
-    of a rank that trains alone."""
+    """Measure how throughput grows with ranks: images per second of one rank when all train together, divided by images
+    per second of a rank that trains alone. `joined`: this process's rank, with all others."""
     rates = []
     for shared in (ONE_RANK, joined):
         step, batch = _step(MODEL, joined.device, ranks=shared, images=BATCH * shared.size)
@@ -282,13 +292,20 @@ def growth(joined: Any) -> list[CheckResult]:
 
 
 def _allow(size: float | None) -> None:
-    """Limit the GPU memory that this process may take to `size` bytes; None: no limit."""
+    """Limit the GPU memory of this process to `size` bytes; None: lift the limit."""
     total = torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory
     torch.cuda.set_per_process_memory_fraction(1.0 if size is None else min(1.0, size / total))
 
 
 def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> tuple[Any, tuple[Any, Any]]:
-    """Return a training step of a new network, and this rank's part of a batch, on which the step was rehearsed."""
+    """Return the training step of a new network, and the images and labels of this rank's part of a batch. The step has
+    been rehearsed on them.
+
+    Args:
+        name: the model.
+        ranks: the ranks that train it together; None: this process alone.
+        images: images of the whole batch.
+    """
     torch.manual_seed(0)
     shared = ranks or ONE_RANK
     model = registry.build_model(name, image_size=SIDE, channels=3, num_classes=1000).to(device).train()
@@ -301,7 +318,7 @@ def _step(name: str, device: str, *, ranks: Any = None, images: int = BATCH) -> 
 
 
 def _rate(step: Any, batch: tuple[Any, Any], device: str) -> float:
-    """Measure a training step: return images per second of this rank."""
+    """Return the throughput of a training step, in images per second of this rank. `batch`: images and labels."""
 
     def once() -> None:
         step(*batch, lr=1e-6, seed=0)
@@ -311,7 +328,8 @@ def _rate(step: Any, batch: tuple[Any, Any], device: str) -> float:
 
 
 def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
-    """Train a new network for three steps. Return (all of its weights, peak memory in bytes)."""
+    """Train a new network for three steps. Return (all of its weights as one vector, peak memory in bytes). `ranks`:
+    the ranks that train it together; None: this process alone."""
     release(device)
     memory.reset_peak(device)
     step, batch = _step(MODEL, device, ranks=ranks, images=BATCH * (ranks.size if ranks else 1))
@@ -325,8 +343,8 @@ def _trained(device: str, ranks: Any = None) -> tuple[Any, int]:
 
 
 def scarcity(device: str) -> Iterator[CheckResult]:
-    """Check a training step with less and less memory than it needs: it must recover with the same weights, or say
-    that nothing fits."""
+    """Check training steps that get less and less of the memory that they need: each must end with the same weights, in
+    smaller parts, or report that memory is not enough."""
     whole, need = _trained(device)
     yield CheckResult(check=f"{MODEL}: memory of a step", value=f"{compact(need / 1e9, 3)} GB")
     for share in MEMORY_SHARES:
@@ -347,8 +365,8 @@ def scarcity(device: str) -> Iterator[CheckResult]:
 
 
 def timing(device: str) -> Iterator[CheckResult]:
-    """Check that this machine's clock and the GPU's own events agree on the seconds of the same steps, and how busy the
-    GPU is."""
+    """Check that this machine's clock and the GPU's own events measure the same time for the same steps, and that the
+    GPU is busy for most of it."""
     for name, least in ((MODEL, 0.95), ("ViT-Ti/16", 0.85)):
         step, batch = _step(name, device)
         ours = _rate(step, batch, device)
@@ -374,7 +392,7 @@ def timing(device: str) -> Iterator[CheckResult]:
 
 
 def feed(device: str) -> Iterator[CheckResult]:
-    """Check how fast batches are made from each kind of storage, alone and together with a training step."""
+    """Check how fast batches are made from each kind of storage, on their own and together with a training step."""
     step, batch = _step(MODEL, device)
     alone = _rate(step, batch, device)
     yield CheckResult(check=f"{MODEL} on images that are there", value=f"{compact(alone)} images/s")
@@ -433,8 +451,8 @@ def feed(device: str) -> Iterator[CheckResult]:
 
 
 def decoding(device: str) -> Iterator[CheckResult]:
-    """Check that the device decodes the same batches whether or not other work is queued on it. Where they differ, the
-    decoder writes into memory that is still being read."""
+    """Check that the device decodes the same pixels whether or not other work is queued on it. A difference means that
+    the decoder writes into memory that is still being read."""
     recipe, steps = Recipe(batch=BATCH, flip=True, crop=0.25, decoding="device"), 12
     queued = torch.randn((QUEUED, QUEUED), device=device)
     with tempfile.TemporaryDirectory() as name:
@@ -458,8 +476,8 @@ def decoding(device: str) -> Iterator[CheckResult]:
 
 
 def write_jpegs(folder: Path, *, number: int) -> None:
-    """Write a folder of smooth, made-up pictures of 500 x 375 pixels in two classes: `number` to train on, two to test
-    on."""
+    """Write a folder of smooth, made-up pictures of 500 x 375 pixels in two classes: `number` to train on, and two to
+    test on."""
     rng = np.random.default_rng(0)
     for index in range(number):
         place = folder / "train" / "ab"[index % 2] / f"{index:05d}.jpg"
@@ -473,7 +491,8 @@ def write_jpegs(folder: Path, *, number: int) -> None:
 
 
 def evaluation(device: str) -> Iterator[CheckResult]:
-    """Check features: how fast they are computed, and how near they are to those of the CPU."""
+    """Check the features of a network, float32 and bfloat16: how fast they are computed, and that they are near those
+    of the CPU."""
     images_NHWC = np.random.default_rng(0).integers(0, 256, (4 * BATCH, SIDE, SIDE, 3), np.uint8)
     torch.manual_seed(0)
     model = registry.build_model(LARGE, image_size=SIDE, channels=3, num_classes=10)
@@ -507,7 +526,7 @@ def _run(folder: str, *arguments: str) -> tuple[Any, float]:
 
 
 def study(device: str) -> Iterator[CheckResult]:
-    """Check that the smallest suite works from plan to report, as a user runs it."""
+    """Check that the smallest suite works as a user runs it, from its plan to its report."""
     with tempfile.TemporaryDirectory() as folder:
         for what, more in (("plan", ["--plan"]), ("run", [])):
             done, seconds = _run(folder, "--suite", "smoke", "--device", device, *more)
@@ -518,7 +537,7 @@ def study(device: str) -> Iterator[CheckResult]:
 
 
 def workers(device: str) -> Iterator[CheckResult]:
-    """Check that each GPU has a worker while the smallest suite runs: nvidia-smi must show a process on each."""
+    """Check that each GPU has a worker while the smallest suite runs: nvidia-smi must show a process on every GPU."""
     count = len(accelerators(device))
     if count == 1 or shutil.which("nvidia-smi") is None:
         why = "one device" if count == 1 else "only nvidia-smi tells"
@@ -542,7 +561,7 @@ def workers(device: str) -> Iterator[CheckResult]:
 
 
 def suites(device: str) -> Iterator[CheckResult]:
-    """Check how long a plan of the main suite takes, and that the suite "speed" works for one model."""
+    """Check how long it takes to plan the main suite, and that the suite "speed" works for one model."""
     with tempfile.TemporaryDirectory() as folder:
         scale = ["--scale", "gpu", "--device", device]
         done, seconds = _run(folder, "--suite", "scaling", "--only", "vit-ti*", "--plan", *scale)
@@ -556,7 +575,8 @@ def suites(device: str) -> Iterator[CheckResult]:
 
 
 def judged(record: Record) -> Iterator[CheckResult]:
-    """Check a record of the suite "speed": its batch sizes are in order, and the largest is at least the fastest."""
+    """Check a record of the suite "speed": its batch sizes are in ascending order, and the largest batch found is at
+    least the fastest batch."""
     if record.speed is not None and record.speed.inference is not None:
         batches = [batch.batch for batch in record.speed.batches]
         yield as_wanted(

@@ -1,6 +1,7 @@
-"""Runs a plan on this machine: a few worker processes, their events to the display, their logs to files.
+"""Runs a plan on this machine: starts a few worker processes, passes their events on to the display, and keeps their
+logs in files.
 
-A worker of several ranks is started through torchrun.
+A worker that consists of several ranks (processes that train one network together) is started through torchrun.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ KILL_SIGNAL_AFTER = 1.0  # seconds after the first signal from which a further o
 KILL_PATIENCE = 5.0  # seconds that the kernel gets to end what was killed
 MAX_RESTARTS = 3  # restarts, in one run, of workers whose device no longer answers
 MAX_LOG_BYTES = 16 << 20  # bytes that are kept of what a worker and its network write to standard error
-NOTICE_SECONDS = 50.0  # seconds before the same notice is given again
+NOTICE_SECONDS = 50.0  # a notice that comes again within so many seconds is not shown again
 NO_LOCKS = "Files in {} cannot be locked: two runs there may start the same run; only one will finish it."
 CONTINUE = "Run the same command to continue; nothing done is lost."
 
 
 class Failure(NamedTuple):
-    """A cell that could not be run, and why."""
+    """A cell (training run with its evaluations) that could not be run, and the reason."""
 
     cell: str
     reason: str
@@ -67,13 +68,13 @@ class Failure(NamedTuple):
 
 @dataclass
 class Account:
-    """What the workers have reported so far.
+    """What the workers of a run have reported so far.
 
     Attributes:
-        failures: reasons by cell.
-        unsettled: reasons by cell whose record is written but whose weights or checkpoints could not be tidied.
-        running: the cell of each worker.
-        saved: cells that a signal stopped.
+        failures: cell -> why it failed.
+        unsettled: cell -> why its weights or checkpoints could not be tidied, although its record is written.
+        running: worker -> the cell that it is running.
+        saved: cells that were saved after a signal to stop.
         notices: message -> time at which it was last given, by a monotonic clock in seconds.
     """
 
@@ -84,7 +85,7 @@ class Account:
     notices: dict[str, float] = field(default_factory=dict)
 
     def take(self, worker: int, event: WorkerEvent) -> None:
-        """Count one event."""
+        """Update the account with one event of a worker."""
         if isinstance(event, CellDone | CellFailed | CellInterrupted | CellLost):
             self.running.pop(worker, None)
         match event:
@@ -102,12 +103,13 @@ class Account:
                 self.saved.add(event.cell)
 
     def is_news(self, message: str) -> bool:
-        """Return whether a notice was not given in the last NOTICE_SECONDS, and store that it is given now."""
+        """Return whether a notice is new, because it was not given in the last NOTICE_SECONDS. In any case, store that
+        it is given now."""
         before, self.notices[message] = self.notices.get(message), time.monotonic()
         return before is None or self.notices[message] - before > NOTICE_SECONDS
 
     def stopped(self) -> str:
-        """Return in words which runs were saved when a signal stopped the workers, and which were not."""
+        """Return in words which cells (runs) were saved after a signal to stop, and which were not."""
         if not self.running:
             return "every run under way was saved"
         lost = sorted(set(self.running.values()))
@@ -116,7 +118,7 @@ class Account:
 
 
 class Pool:
-    """The worker processes of one run."""
+    """The worker processes of one run on this machine."""
 
     def __init__(self, plan: Plan, *, profile: bool, co2: float | None = None) -> None:
         with contextlib.ExitStack() as opened:  # closes everything if a worker cannot be started
@@ -152,8 +154,8 @@ class Pool:
             self._listen(index)
 
     def _started(self, index: int) -> subprocess.Popen[str]:
-        """Start a worker in a session of its own, so that Ctrl-C in the terminal reaches only this process, which then
-        asks the worker to save."""
+        """Start a worker, and return its process. It is in a session of its own, so that Ctrl-C in the terminal reaches
+        only the main process, which then asks the worker to save."""
         process = subprocess.Popen(
             self._command,
             stdout=subprocess.PIPE,
@@ -179,23 +181,23 @@ class Pool:
         self.events.put((index, None))
 
     def bound_logs(self) -> None:
-        """Empty the logs of workers that exceed MAX_LOG_BYTES: a network may print at every step."""
+        """Empty each worker's log that exceeds MAX_LOG_BYTES, since a network may print at every step."""
         for errors in (file for file in self._errors if os.fstat(file.fileno()).st_size > MAX_LOG_BYTES):
             os.ftruncate(errors.fileno(), 0)
 
     def stop(self) -> None:
-        """Ask every worker to save and leave."""
+        """Ask every worker to save and end."""
         self._told_to_stop = True
         for process in self.processes:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
 
     def is_alive(self) -> bool:
-        """Whether any worker has not ended."""
+        """Return whether any worker is still running."""
         return any(process.poll() is None for process in self.processes)
 
     def kill(self) -> None:
-        """End every worker that is left, and what it has started, at once."""
+        """Kill every worker that is still running, and all processes that it has started."""
         for process in self.processes:
             if process.poll() is None:
                 elsewhere = _descendants(process.pid)  # torchrun starts ranks in sessions of their own
@@ -206,12 +208,14 @@ class Pool:
                         os.kill(pid, signal.SIGKILL)
 
     def restarts(self, index: int, *, at: str | None) -> bool:
-        """Restart a worker that has closed its output, if it lost its device or was killed. Return whether it was
-        restarted.
+        """Restart a worker that has closed its output, if it was killed or its device no longer answers. Return whether
+        it was restarted.
 
         Args:
-            at: the cell that it was working on, if any. A kill there does not count against MAX_RESTARTS, since a cell
-                is given up after a few kills; a kill outside of a cell does, as it would come again and again.
+            index: number of the worker.
+            at: the cell that it was running; None: it was between cells. A kill within a cell does not count against
+                MAX_RESTARTS, since a cell is given up after a few kills. A kill between cells counts, since it might
+                recur for ever.
         """
         with contextlib.suppress(subprocess.TimeoutExpired):  # `ended` goes on waiting
             self.processes[index].wait(timeout=KILL_PATIENCE)
@@ -227,7 +231,8 @@ class Pool:
         return True
 
     def ended(self, index: int) -> UserError | None:
-        """Wait for a worker that has closed its output. Return its error if it failed outside a cell."""
+        """Wait for a worker that has closed its output, and return its error if it failed outside a cell; None
+        otherwise, or if it is still tidying up after KILL_PATIENCE seconds."""
         try:
             code = self.processes[index].wait(timeout=KILL_PATIENCE)
         except subprocess.TimeoutExpired:
@@ -241,8 +246,8 @@ class Pool:
         return self.complaints[-1]
 
     def finish(self, *, hurry: Callable[[], bool]) -> list[int]:
-        """Wait until every worker has ended, or end them when time is up or `hurry` returns True. Return the ids of
-        processes that cannot be ended, because the kernel waits for a device or a file system."""
+        """Wait until every worker has ended; kill them after STOP_PATIENCE seconds, or once `hurry` returns True.
+        Return the ids of processes that cannot be killed, because the kernel waits for a device or a file system."""
         deadline = time.monotonic() + STOP_PATIENCE
         while self.is_alive():
             if hurry() or time.monotonic() > deadline:
@@ -260,8 +265,9 @@ class Pool:
 
 
 def groups_for(plan: Plan) -> list[set[int]]:
-    """Return the groups of cores that workers are bound to, in turn, so that their memory stays near. Empty where all
-    memory is equally near, a worker has more threads than a group has cores, or workers use a GPU."""
+    """Return the groups of cores to which workers are bound, by turns, so that their memory stays near their cores.
+    Empty if all memory is equally near, if a worker has more threads than a group has cores, or if workers use a
+    GPU."""
     groups = environment.core_groups()
     fits = all(plan.cost.ranks * plan.cost.threads <= len(group) for group in groups)
     return groups if plan.machine.device == "cpu" and len(groups) > 1 and fits else []
@@ -277,12 +283,15 @@ def command(
     co2: float | None = None,
     ranks: int | None = None,
 ) -> list[str]:
-    """Return the command of a worker, here or elsewhere.
+    """Return the command, as words, that starts a worker on this or another machine.
 
     Args:
-        cells: a file of cells that it reads.
-        precomputed: a file of measurements that it reads.
-        ranks: processes that make it up on each machine (default: the plan's).
+        cells: the file of cells that the worker reads.
+        precomputed: the file of measurements that it reads.
+        device: such as "cpu", "cuda" or "auto".
+        profile: whether it leaves a trace of each cell's first steps.
+        co2: grams per kilowatt-hour, for the records; None: emissions are not recorded.
+        ranks: processes of the worker on each of its machines; None: as the plan says.
     """
     alone = plan.cost.ranks == 1
     program = ["bench.worker"] if alone else ["bench.execute.torchrun", "--ranks", str(ranks or plan.cost.ranks)]
@@ -313,12 +322,12 @@ def command(
 
 
 def complaint(code: int | None, failure: ProcessFailed | None, log: str) -> UserError:
-    """Return the error that explains why a worker ended outside a cell.
+    """Return the error that explains why a worker failed outside a cell.
 
     Args:
-        code: its exit code; None where it is not known.
-        failure: as the worker reported it; None where it crashed before it could report.
-        log: all that it wrote; its last line stands in for a report.
+        code: its exit code; negative: minus the number of the signal that killed it; None: unknown.
+        failure: what the worker reported; None if it crashed before it could report.
+        log: its output, whose last line is used if it reported nothing.
     """
     if code is not None and code < 0:
         return UserError(f"A worker process was killed by {signal.Signals(-code).name}; is memory short?", CONTINUE)
@@ -333,8 +342,9 @@ def complaint(code: int | None, failure: ProcessFailed | None, log: str) -> User
 
 @contextlib.contextmanager
 def signals(numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[list[float]]:
-    """Context in which signals to stop are only recorded: it yields the list of the times at which they came. The
-    closing of a terminal stays ignored under nohup."""
+    """Context manager within which signals that ask for a stop are only recorded. It yields the list of the times at
+    which they came, by a monotonic clock in seconds. Under nohup, the closing of the terminal is not recorded but still
+    ignored."""
     received: list[float] = []
     nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     heeded = [number for number in numbers if not (nohup and number == signal.SIGHUP)]
@@ -347,13 +357,13 @@ def signals(numbers: Sequence[signal.Signals] = SIGNALS) -> Iterator[list[float]
 
 
 def refused(plan: Plan) -> list[Failure]:
-    """Return the cells that cannot be run at all, with the reason."""
+    """Return those cells of a plan that cannot be run at all, each with its reason."""
     return [Failure(cell.name, str(cell.note)) for cell in plan.cells if cell.state == CellState.REFUSED]
 
 
 def _served(opened: contextlib.ExitStack, plan: Plan) -> dict[str, str]:
     """Start NVIDIA's MPS until `opened` is closed, if `--share mps` asks for it. Return the environment variables by
-    which workers find it; none otherwise."""
+    which workers find MPS; empty without MPS."""
     if plan.machine.share != "mps":
         return {}
     from bench.execute.sharing import served
@@ -362,8 +372,8 @@ def _served(opened: contextlib.ExitStack, plan: Plan) -> dict[str, str]:
 
 
 def _shared(opened: contextlib.ExitStack, path: Path, content: Any) -> str:
-    """Write a JSON file for the workers beside `path`, which exists until `opened` is closed, and return its path. The
-    next run removes what a killed process leaves of it."""
+    """Write a JSON file for the workers, which is deleted when `opened` is closed, and return its path. It lies beside
+    `path`, with a temporary name; if this process is killed, the next run deletes it."""
     try:
         handle = opened.enter_context(files.temporary_file(path))
         handle.write(json.dumps(content).encode())
@@ -381,11 +391,18 @@ def run(
     profile: bool = False,
     co2: float | None = None,
 ) -> list[Failure]:
-    """Run everything that is left to do. Return the cells that failed, or could not be begun; all others are done.
+    """Run all cells of a plan that are left to do. Return the cells that failed or could not be begun; all others are
+    done.
+
+    Args:
+        on_event: called with (number of a worker, event) for each event; the number is -1 for messages of this process.
+        tick: called several times a second, for the display.
+        profile: whether workers leave a trace of each cell's first steps.
+        co2: grams per kilowatt-hour, for the records; None: emissions are not recorded.
 
     Raises:
-        Interrupted: a signal to stop, or standard output was closed; the message states what was saved.
-        UserError: the store cannot be written, or a worker could not start, or ended without a result.
+        Interrupted: a signal asked for a stop, or standard output was closed; the message says what was saved.
+        UserError: the store cannot be written, a worker could not start, or it ended without a result.
     """
     Study(plan.store).create()
     if not plan.todo:
@@ -395,7 +412,7 @@ def run(
     known = Study(plan.store).identity()
     with signals() as received:
         account, complaints, began = _work_off(plan, received, on_event=on_event, tick=tick, profile=profile, co2=co2)
-    Study(plan.store).check_is(known)  # else what is missing there would be reported as not done
+    Study(plan.store).check_is(known)  # if the folder was replaced, all its cells would be reported as not done
     return unfinished(plan, account, complaints, began=began) + refused(plan)
 
 
@@ -408,8 +425,9 @@ def _work_off(
     profile: bool,
     co2: float | None,
 ) -> tuple[Account, list[UserError], str]:
-    """Start the workers and follow them to their end. Return (what they reported, their errors outside cells, when they
-    began)."""
+    """Start the workers and follow them until they have ended. Return (what they reported, errors of workers outside
+    cells, the time at which they were started). `received`: times at which signals to stop came, to which a signal
+    handler adds; other arguments are those of `run`."""
     hurry: Callable[[], bool] = lambda: len(received) > 1 and received[-1] - received[0] > KILL_SIGNAL_AFTER  # noqa: E731
     account, began = Account(), now()
     pool = Pool(plan, profile=profile, co2=co2)
@@ -441,7 +459,12 @@ def _forward_events(
     received: list[float],
     hurry: Callable[[], bool],
 ) -> None:
-    """Forward events until every worker has ended; after a signal, until they have saved or timed out."""
+    """Pass events on until every worker has ended or, after a signal to stop, until they have saved or time is up.
+
+    Args:
+        received: times at which signals to stop came, to which a signal handler adds.
+        hurry: returns whether workers are to be killed at once.
+    """
 
     def notice(message: str) -> None:
         if account.is_news(message):
@@ -484,7 +507,7 @@ def _forward_events(
 
 
 def _drain(pool: Pool, account: Account) -> None:
-    """Process the remaining events of workers that have ended."""
+    """Add to the account the events that are left in the queue after the workers have ended."""
     while True:
         try:
             index, event = pool.events.get(timeout=0.1)
@@ -495,10 +518,15 @@ def _drain(pool: Pool, account: Account) -> None:
 
 
 def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, began: str) -> list[Failure]:
-    """Return every cell that is not done, with its reason.
+    """Return those cells of a plan that are not done, each with its reason.
+
+    Args:
+        account: what the workers reported.
+        complaints: errors of workers outside cells.
+        began: when the workers were started; an attempt that failed earlier is no reason.
 
     Raises:
-        UserError: a cell is not done, and no worker reported a reason.
+        UserError: a cell is not done, and nobody reported why.
     """
     failures, unexplained = dict(account.failures), []
     for planned in plan.todo:
@@ -520,7 +548,7 @@ def unfinished(plan: Plan, account: Account, complaints: list[UserError], *, beg
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the process ids of all descendants of a process; none without /proc."""
+    """Return the process ids of all descendants of a process; empty on a system without /proc."""
     found: list[int] = []
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):

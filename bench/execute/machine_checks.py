@@ -1,4 +1,5 @@
-"""Checks of `vit-bench doctor` of the machine, of one training step and of its speed; and the list of all checks."""
+"""Those checks of `vit-bench doctor` that concern the machine, one training step, and speed; and the list of all
+checks."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ PUBLISHED = {"ViT-S/16": 8_003.0}
 
 
 def is_sxm(device: str) -> bool:
-    """Return whether a device is an H100 SXM or an H200, for which targets are known."""
+    """Return whether a device is an H100 SXM or an H200, the GPUs for which the checks know targets."""
     return device.startswith("cuda") and any(k in torch.cuda.get_device_name() for k in ("H100 80GB HBM3", "H200"))
 
 
@@ -65,8 +66,8 @@ def is_sxm(device: str) -> bool:
 
 
 def machine(device: str) -> Iterator[CheckResult]:
-    """Check the machine: versions, disk and shared memory; of a GPU its peak, the compiler, and that nobody else uses
-    it."""
+    """Check the machine: versions, disk and shared memory; for a GPU also its peak FLOP/s, the compiler, and that no
+    other process uses it."""
     yield CheckResult(check="versions", value=f"torch {torch.__version__}, {environment.cpu_model()}")
     yield at_least("free disk", shutil.disk_usage(".").free / 1e9, 5.0, "GB")
     if Path("/dev/shm").exists():
@@ -86,7 +87,8 @@ def machine(device: str) -> Iterator[CheckResult]:
 
 
 def ceilings(device: str) -> Iterator[CheckResult]:
-    """Measure matrix products, copies in memory and kernel launches, against what the maker states."""
+    """Measure the speed of matrix products, copies in memory and kernel launches, and check it against what the maker
+    states."""
     dtype = "bfloat16" if device.startswith("cuda") else "float32"
     measured = peaks.measured_peak(dtype, torch.get_num_threads(), device).flops_per_second / 1e12
     published = peaks.published_peak(torch.cuda.get_device_name(), dtype) if device.startswith("cuda") else None
@@ -134,7 +136,8 @@ def _batch(number: int, device: str) -> tuple[Any, Any]:
 
 
 def _gradient(model: Any, device: str, dtype: str, micro_batch: int = 0) -> Any:
-    """Return all gradients of one step as one float64 vector on the CPU."""
+    """Return all gradients of one training step as one float64 vector on the CPU. `micro_batch`: images that are
+    processed at a time; 0: the whole batch."""
     model = copy.deepcopy(model).to(device)
     step = Step(
         model=model, recipe=Recipe(batch=32, lr=0.0, clip=0.0, dtype=dtype, micro_batch=micro_batch), device=device
@@ -144,8 +147,9 @@ def _gradient(model: Any, device: str, dtype: str, micro_batch: int = 0) -> Any:
 
 
 def numerics(device: str) -> Iterator[CheckResult]:
-    """Check, for every family, FLOPs by three counters; float32 and bfloat16 gradients against float64 on the CPU; and
-    gradients of a batch in parts against those of the whole."""
+    """Check, for a model of every family, that three ways of counting agree on its FLOPs, that its float32 and bfloat16
+    gradients are near float64 gradients on the CPU, and that the gradients of a batch in four parts are near those of
+    the whole batch."""
     for name in FAMILIES:
         counts = crosscheck(name, **SIZES)
         yield as_wanted(f"{name}: FLOPs counted", counts.sentence(), "our count", good=not counts.differs)
@@ -162,11 +166,11 @@ def numerics(device: str) -> Iterator[CheckResult]:
 
 
 def gradients(device: str, *, sizes: dict[str, tuple[int, int]] | None = None) -> Iterator[CheckResult]:
-    """Check compiled gradients against eager ones, tensor by tensor, at a size that is really trained: compilers choose
-    other kernels for small sizes, and one wrong tensor would not show in the norm of all.
+    """Check compiled gradients against eager gradients, tensor by tensor, at sizes that are used in training: compilers
+    choose other kernels for small sizes, and in the norm over all tensors a single wrong tensor would not show.
 
     Args:
-        sizes: model -> (pixels per side, images of a batch).
+        sizes: model -> (pixels per side, images of a batch); None: LARGE_GRADIENTS.
     """
     for name, (side, images) in (LARGE_GRADIENTS if sizes is None else sizes).items():
         generator = torch.Generator().manual_seed(1)
@@ -199,8 +203,8 @@ def _losses(device: str, steps: int, *, mode: str = "off") -> tuple[list[float],
 
 
 def recorded(device: str) -> Iterator[CheckResult]:
-    """Check compiled steps, and those recorded as CUDA graphs, against eager ones; and that no step waits for the
-    device or compiles again."""
+    """Check the losses of compiled steps, with and without CUDA graphs, against those of eager steps; and that no step
+    waits for the device or compiles again."""
     wanted, _ = _losses(device, STEPS)
     for mode in ("default", "reduce-overhead"):
         losses, step = _losses(device, STEPS, mode=mode)
@@ -224,7 +228,7 @@ def recorded(device: str) -> Iterator[CheckResult]:
 
 
 def memory(device: str) -> Iterator[CheckResult]:
-    """Check how much memory stays reserved after trainings of models of several shapes."""
+    """Check how much GPU memory stays reserved after models of several shapes were trained."""
     for name in (*FAMILIES, FAMILIES[0]):
         _losses(device, 3, mode="reduce-overhead")
         release(device)
@@ -232,7 +236,7 @@ def memory(device: str) -> Iterator[CheckResult]:
 
 
 def resuming(device: str) -> Iterator[CheckResult]:
-    """Check that a training that is stopped in the middle and continued has the losses of one that was not."""
+    """Check that a training which is stopped halfway and resumed has the losses of a training without a stop."""
     rng = np.random.default_rng(0)
     images = ImageSet(
         name="noise",
@@ -279,7 +283,8 @@ def resuming(device: str) -> Iterator[CheckResult]:
 
 
 def throughput(device: str) -> Iterator[CheckResult]:
-    """Measure images per second of the training step at 224 pixels, beside what others published."""
+    """Measure the throughput of the training step at 224 pixels, in images per second, and check it against published
+    numbers where there are any."""
     for name, batch in THROUGHPUT.items():
         subject = Subject(model=name, image_size=IMAGE_SIZE, channels=3, device=device, dtype="bfloat16")
         workload = subject.largest_training(batch, pace=timing.Pace())
@@ -319,7 +324,8 @@ CHECKS = (
 
 
 def examine(check: MachineCheck, device: str) -> Iterator[CheckResult]:
-    """Run a check, and yield each result as soon as it is known; an exception becomes a result that fails."""
+    """Run a check, and yield each result as soon as it is known. An exception becomes a result with the outcome "fail";
+    a check for GPUs on another device gives "n/a"."""
     if check.gpu and not device.startswith("cuda"):
         yield CheckResult(check=check.name, value="needs a GPU", outcome="n/a")
         return

@@ -1,4 +1,4 @@
-"""Prepares a study's folder for a run."""
+"""Prepares a study's folder for a run: names of cells, study file and planned costs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bench.store.study import Study
 
 
 def begin(plan: Plan) -> None:
-    """Prepare the store for a run.
+    """Prepare a study's folder for a run of the plan.
 
-    - The names of the whole grid are written, so that a report can list missing cells.
-    - The study file that repeats the run is written.
+    - The names of all cells of the study's grid are written, so that a report can list missing cells.
+    - A study file that repeats the run is written.
     - The planned cost of each cell is stored.
-    - The cleanup of finished cells, which a kill interrupted, is completed.
+    - Finished cells are tidied, in case a kill interrupted that.
 
     Raises:
-        UserError: the store cannot be written.
+        UserError: the folder cannot be written.
     """
     study = Study(plan.store)
     study.create()

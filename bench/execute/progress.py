@@ -1,4 +1,5 @@
-"""Live progress of a run: a table that is redrawn on a terminal, plain lines in a log, and the time that is left."""
+"""Shows the progress of a run: as a table that is redrawn on a terminal, or as plain lines in a log; and the time that
+is left."""
 
 from __future__ import annotations
 
@@ -34,8 +35,8 @@ class RunningCell:
 
     Attributes:
         name: name of the cell's folder.
-        progress: its newest progress; None before the first.
-        since: when that came, by a monotonic clock in seconds.
+        progress: its newest progress report; None before the first.
+        since: when that report came or, before the first, when the cell was started; by a monotonic clock in seconds.
     """
 
     name: str
@@ -44,7 +45,8 @@ class RunningCell:
 
 
 class LiveProgress:
-    """Progress of a run. Use as a context manager; pass it the workers' events, and call `refresh` often."""
+    """The display of a run's progress, to be used as a context manager: pass it every event of the workers, and call
+    `refresh` often."""
 
     def __init__(self, plan: Plan, console: Console) -> None:
         self.plan, self.console = plan, console
@@ -70,7 +72,7 @@ class LiveProgress:
             self.live.stop()
 
     def event(self, worker: int, event: WorkerEvent) -> None:
-        """Take in one event of a worker."""
+        """Process one event of a worker."""
         match event:
             case Notice():
                 self._line(event.message)
@@ -98,7 +100,7 @@ class LiveProgress:
             self._line(self._summary())
 
     def refresh(self) -> None:
-        """Bring the display up to this moment."""
+        """Update the display to the present state."""
         self._update()
         if self.live:
             self.live.update(self._render())
@@ -106,8 +108,8 @@ class LiveProgress:
             self._line("; ".join([self._summary(), *map(self._describe, self.running.values())]))
 
     def seconds_left(self) -> float:
-        """Return the expected seconds left: the plan's, or by the speed of the run so far once that is known well
-        enough. Failed cells are not counted."""
+        """Return how many seconds the run will still take, not counting failed cells. The plan says it at first; later
+        it follows from the speed of the run so far."""
         total, done = self._total - self._failed_of(None), self._done - self._failed_of(self.fraction)
         gained = done - (self._begun - self._failed_of(self.at_start))
         elapsed = time.monotonic() - self.started
@@ -123,8 +125,8 @@ class LiveProgress:
                 self._set(running.name, self._fraction_of(running, running.progress))
 
     def _fraction_of(self, running: RunningCell, progress: Advanced) -> float:
-        """Return the fraction of a running cell that is done, in expected time: of its training, and of the evaluation
-        of its horizons. A horizon that is being evaluated counts by the time it has taken, up to what was expected."""
+        """Return the fraction of a running cell's expected time that is done, with its training and the evaluations of
+        its horizons. An evaluation under way counts by its seconds so far, up to 95 % of those expected."""
         cell = self.cells[running.name]
         trained = progress.done / progress.total if progress.total else 0.0
         if not cell.evaluate_share:
@@ -141,8 +143,8 @@ class LiveProgress:
         self.fraction[name] = fraction
 
     def _failed_of(self, fraction: dict[str, float] | None) -> float:
-        """Return the expected seconds of the cells that have failed: of this fraction of each, or of all of them where
-        None is given."""
+        """Return the expected seconds of the failed cells. `fraction`: cell -> the fraction of its time to count; None:
+        all of its time."""
         return sum(self.expected[name] * (fraction[name] if fraction else 1.0) for name in self.failed)
 
     def _line(self, text: str) -> None:

@@ -1,7 +1,9 @@
-"""Runs a plan on a cluster: workers that an executor starts elsewhere, followed through the study's folder.
+"""Runs a plan on a cluster: an executor starts the workers there, and this process follows them through the study's
+folder.
 
-Each worker runs the command that `bench.execute.local` runs, and takes cells as workers everywhere do: by their leases.
-A worker's end costs its cell the time since its last checkpoint; another worker goes on with it.
+Each worker runs the command that `bench.execute.local` runs, and takes cells as workers everywhere do: by leases, so
+that no two workers run one cell. If a worker ends unexpectedly, its cell loses what was done since the last checkpoint,
+and another worker continues it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from bench.store.study import CellDirectory, Study, state_of
 from bench.study.cell import to_json
 
 SUBMITTED_FILE = "submitted-{}.json"  # in the folder of a run, one for each kind of worker
-FIRST_DELAY_SECONDS, MOST_DELAY_SECONDS = 15.0, 300.0  # until a cluster that refused workers is asked again; it doubles
+FIRST_DELAY_SECONDS, MOST_DELAY_SECONDS = 15.0, 300.0  # until a cluster that refused workers is asked again; doubles
 RUNS_FOLDER = ".jobs"  # in the study's folder: files that workers read, their logs, and files of executors
 POLL_SECONDS = 0.5  # seconds between looks at the folder, at least
 LEASE_PATIENCE_SECONDS = (
@@ -53,8 +55,8 @@ FORWARDED_VARIABLES = ("VIT_BENCH_", "OMP_", "MKL_", "MALLOC_", "TOKENIZERS_", "
 
 
 def runs_on(make: Callable[[Resources, WorkerCommand], Executor]) -> Callable[..., list[Failure]]:
-    """Return the function that the file of a cluster's executor exports: `run` with this `make`, so that it takes
-    (plan, on_event=…, tick=…)."""
+    """Return a function (plan, on_event=…, tick=…) that runs a plan as `run` does with this `make`. The file of a
+    cluster's executor exports it as EXECUTOR."""
     return partial(run, make)
 
 
@@ -65,16 +67,19 @@ def run(
     on_event: Callable[[int, WorkerEvent], None],
     tick: Callable[[], None],
 ) -> list[Failure]:
-    """Run everything that is left to do. Return the cells that failed, or could not be begun; all others are done.
+    """Run all cells of a plan that are left to do. Return the cells that failed or could not be begun; all others are
+    done.
 
     Args:
         make: makes an executor from the needs of its workers and their command.
-        plan: its `machine.asked` (`bench.study.options.Machine`) says which device workers are to find, how many nodes
-            each has, how many there are at once, and whether to leave when they are submitted.
+        plan: the plan. Its `machine.asked` (`bench.study.options.Machine`) says which device workers look for, on how
+            many nodes each of them runs, how many there are at once, and whether to return once they are submitted.
+        on_event: called with (number of a cell, event) for each event; the number is -1 for messages of this process.
+        tick: called at every look at the folder, for the display.
 
     Raises:
-        Interrupted: a signal to stop came.
-        UserError: the cluster refuses; as `bench.execute.local.run`.
+        Interrupted: a signal asked for a stop.
+        UserError: the cluster refuses; or as in `bench.execute.local.run`.
     """
     study = Study(plan.store)
     study.create()
@@ -137,9 +142,15 @@ def run(
 
 
 def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int, list[Path]]:
-    """Follow jobs of earlier runs that are still queued or running and have only cells of this run to do; cancel those
-    that have nothing to do. A job counts as one of the kind that most of its cells belong to. Return how many are
-    followed, and the folders of earlier runs that nobody needs any more."""
+    """Find the jobs of earlier runs that are still queued or running. Jobs with nothing left to do are cancelled. Jobs
+    whose remaining cells all belong to this run are followed, as workers of the kind to which most of their cells
+    belong. Return (how many are followed, the folders of earlier runs that nobody needs any more).
+
+    Args:
+        kinds: the kinds of workers of this run.
+        study: the study's folder.
+        folder: the folder that holds the folders of runs.
+    """
     followed, done = 0, list[Path]()
     asked = frozenset[str]().union(*(kind.names for kind in kinds))
     for earlier in sorted({path.parent for path in folder.glob(f"*/{SUBMITTED_FILE.format('*')}")}):
@@ -166,8 +177,8 @@ def adopt(kinds: Sequence[WorkerKind], study: Study, folder: Path) -> tuple[int,
 
 
 def kinds_of(plan: Plan, *, gpus: bool) -> list[list[PlannedCell]]:
-    """Group the cells that are left by the needs of their workers: memory within a factor of two, hours within a factor
-    of four."""
+    """Return the cells that are left to do, grouped by what their workers need: within a group, memory is equal within
+    a factor of two, and hours within a factor of four. `gpus`: whether workers use GPUs."""
     kinds = by_key(
         ((_memory(cell, gpus=gpus).bit_length(), int(_hours(cell)).bit_length() // 2), cell) for cell in plan.todo
     )
@@ -175,7 +186,8 @@ def kinds_of(plan: Plan, *, gpus: bool) -> list[list[PlannedCell]]:
 
 
 def _memory(cell: PlannedCell, *, gpus: bool) -> int:
-    """Return the bytes of host memory that a process needs; on a CPU they include what a GPU would hold otherwise."""
+    """Return the bytes of host memory that one process needs for a cell. On a CPU this includes what a GPU would hold
+    otherwise. `gpus`: whether the process uses a GPU."""
     if gpus:
         return beside_gpu(cell.needs)[1]
     needs = cell.needs
@@ -187,7 +199,7 @@ def _hours(cell: PlannedCell) -> float:
 
 
 def resources(plan: Plan, cells: Sequence[PlannedCell], *, gpus: bool) -> Resources:
-    """Return the resources that each worker for these cells needs on each of its machines."""
+    """Return what each worker for these cells needs on each of its machines. `gpus`: whether workers use GPUs."""
     asked = plan.machine.asked
     each = max(1, plan.cost.ranks // asked.nodes)
     cores = each * (max(beside_gpu(cell.needs)[0] for cell in cells) if gpus else plan.cost.threads)
@@ -205,8 +217,8 @@ def resources(plan: Plan, cells: Sequence[PlannedCell], *, gpus: bool) -> Resour
 
 
 class WorkerKind:
-    """Cells that need about the same resources, and the workers for them. `fewer`: how many workers have ended and are
-    not replaced."""
+    """A group of cells that need about the same resources, and the executor of the workers for them. `fewer` counts the
+    workers that have ended and are not replaced."""
 
     def __init__(
         self,
@@ -245,12 +257,15 @@ class WorkerKind:
             number=number,
         )
         self.executor = make(needs, command)
-        if queue := self.executor.queue:  # a later process adopts them by this
+        if queue := self.executor.queue:  # a later process finds the workers by this name
             self._files[folder / SUBMITTED_FILE.format(number)] = {"cells": sorted(self.names), "queue": queue}
 
     def submit(self, number: int) -> None:
-        """Start `number` more workers, unless the cluster has refused some a short while ago. Raise UserError if it
-        refuses."""
+        """Start `number` more workers. Nothing is done if the cluster has refused workers a short while ago.
+
+        Raises:
+            UserError: the cluster refuses.
+        """
         if not number or time.monotonic() < self._next_try:
             return
         files.make_directory(self._folder)
@@ -263,8 +278,9 @@ class WorkerKind:
 
 
 def shared(workers: int, cells: Sequence[int]) -> list[int]:
-    """Distribute `workers` over kinds with so many cells each, and return the workers of each kind: one for every kind
-    where there are enough, and the others in proportion to cells, the largest remainders rounded up."""
+    """Divide `workers` among kinds of work, of which `cells` gives the numbers of cells. Return the workers of each
+    kind: one for each kind if there are enough, and the others in proportion to cells, rounding up the largest
+    remainders."""
     least = int(workers >= len(cells))
     exact = [least + (workers - least * len(cells)) * number / sum(cells) for number in cells]
     shares = [int(share) for share in exact]
@@ -274,8 +290,8 @@ def shared(workers: int, cells: Sequence[int]) -> list[int]:
 
 
 class Fleet:
-    """All workers of a run. `owed`: workers that were missing at the last `submit`; where none runs, the cluster has
-    refused them."""
+    """All workers of a run on a cluster. `owed` counts the workers that the last `submit` found missing; if none is
+    running then, the cluster has refused them."""
 
     def __init__(self, kinds: Sequence[WorkerKind], watched: Watched, *, workers: int | None) -> None:
         self._kinds, self._watched, self._workers = kinds, watched, workers
@@ -289,8 +305,9 @@ class Fleet:
         return sum(len(kind.executor.alive) for kind in self._kinds)
 
     def submit(self, left: set[str]) -> None:
-        """Start the workers that are missing: of every kind as many as are due to its part of the cells that are left.
-        Where fewer workers are allowed than there are kinds, some kinds get none for now.
+        """Start the workers that are missing: each kind of worker gets a part of the allowed number, in proportion to
+        its cells in `left` (names of cells that are left). If fewer workers are allowed than there are kinds, some
+        kinds get none for now.
 
         Raises:
             UserError: the cluster refuses them; it can be asked again.
@@ -314,12 +331,14 @@ class Fleet:
         received: Sequence[float],
         closed: Sequence[float],
     ) -> None:
-        """Forward the events that the study's folder shows, and replace lost workers, until no cell or no worker is
+        """Pass on the events that the study's folder shows, and replace lost workers, until no cell or no worker is
         left.
 
         Args:
+            account: what the workers have reported, which this updates.
+            on_event, tick: as in `run`.
             received: times at which signals to stop came.
-            closed: times at which the terminal was closed, where workers can do without this process.
+            closed: times at which the terminal was closed, if workers can go on without this process; else empty.
         """
         told = (
             nothing_left
@@ -365,7 +384,13 @@ class Fleet:
             time.sleep(max(POLL_SECONDS, self._watched.pause))
 
     def _replace(self, left: set[str], say: Callable[[str], None], *, ending: bool) -> None:
-        """Start a worker in place of each that was lost, and where cells are left that no worker is left to do."""
+        """Start a worker in place of each that was lost, and one for each kind that has cells left but no worker.
+
+        Args:
+            left: names of the cells that are left.
+            say: shows a message to the user.
+            ending: whether the run is being stopped; nothing is started then.
+        """
         for kind in self._kinds:
             for ended in kind.executor.ended():
                 kind.fewer += 1
@@ -395,7 +420,8 @@ class Fleet:
         self._restarts -= bool(self._restarts)
 
     def stop(self, say: Callable[[str], None], *, running: bool = True) -> None:
-        """Cancel queued workers and, if `running`, ask running ones to save and end, as far as the cluster answers."""
+        """Cancel queued workers and, if `running`, ask running ones to save and end. `say` shows the message of a
+        cluster that does not answer."""
         for kind in self._kinds:
             with heard(say):
                 kind.executor.stop(running=running)
@@ -403,8 +429,8 @@ class Fleet:
 
 @contextlib.contextmanager
 def heard(say: Callable[[str], None]) -> Iterator[None]:
-    """Context in which the refusal or silence of a cluster is told to the user and not raised: it is asked again
-    later."""
+    """Context manager that catches the error of a cluster which refuses or does not answer, and shows it with `say`;
+    the cluster is asked again later."""
     try:
         yield
     except UserError as error:

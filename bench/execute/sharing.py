@@ -1,8 +1,9 @@
-"""NVIDIA's Multi-Process Service (MPS): kernels of several processes run on a GPU side by side, and not in turns.
+"""NVIDIA's Multi-Process Service (MPS), with which kernels of several processes run on a GPU at the same time, instead
+of by turns.
 
-Each study has a daemon of its own, reached by pipes in a folder of its own. The last run of the study on this machine
-ends it, and none before, since a daemon that was told to quit takes no new processes. If that run is killed, the next
-one ends the daemon that is left.
+Each study has an MPS daemon of its own, reached through pipes in a folder of its own. Only the last run of the study on
+this machine ends the daemon, since a daemon that was told to quit accepts no new processes. If that run is killed, the
+study's next run ends the daemon.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ PATIENCE = 60.0  # seconds that the daemon gets to answer
 
 @contextlib.contextmanager
 def served(store: Path) -> Iterator[dict[str, str]]:
-    """Context in which the daemon of a study runs. It yields the environment variables by which processes find it.
+    """Context manager within which the study's MPS daemon runs. It yields the environment variables by which processes
+    find the daemon.
 
     Raises:
         UserError: the daemon cannot be started, or its folder belongs to another user.
@@ -57,15 +59,21 @@ def served(store: Path) -> Iterator[dict[str, str]]:
 
 @contextlib.contextmanager
 def _alone(folder: Path, users: IO[str]) -> Iterator[bool]:
-    """Context in which no other run of the study begins or ends. It yields whether no run uses the daemon."""
+    """Context manager within which no other run of the study starts or stops using the daemon. It yields whether no
+    other run is using it. `users`: the open file on which each run that uses the daemon holds a lock."""
     with open(folder / "turn", "a") as turn:
         files.lock(turn.fileno(), wait=True)
         yield files.lock(users.fileno()) is not False
 
 
 def _control(variables: dict[str, str], *arguments: str, say: str = "") -> str | None:
-    """Run the program that controls the daemon. Return why it failed; None if it did not. The daemon sees all devices,
-    of which each worker sees its own."""
+    """Run the program that controls the daemon. Return why it failed; None if it succeeded. The daemon sees all GPUs,
+    and each worker only its own.
+
+    Args:
+        variables: the environment variables by which the daemon is found.
+        say: the program's standard input, such as "quit".
+    """
     own = {name: value for name, value in os.environ.items() if name not in VISIBLE_VARIABLES}
     try:
         done = subprocess.run(

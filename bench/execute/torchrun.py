@@ -34,15 +34,21 @@ CONTINUE = "Run the same command to continue, with any number of ranks; nothing 
 
 
 def port(job: str) -> int:
-    """Return the port at which the machines of a job meet: the same on all of them, and another for most other jobs."""
+    """Return the port at which the machines of a job meet: the same on all of them, and different for most other
+    jobs."""
     return PORTS.start + zlib.crc32(job.encode()) % len(PORTS)
 
 
 def own_address(first: str, number: int) -> str:
-    """Return the address by which machines that can reach `first` can reach this one.
+    """Return the IP address at which other machines of a job can reach this one, found by asking for the route to the
+    first.
+
+    Args:
+        first: address of the first machine.
+        number: the port at which it listens.
 
     Raises:
-        UserError: there is no way to `first`.
+        UserError: there is no route to `first`.
     """
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
@@ -55,8 +61,9 @@ def own_address(first: str, number: int) -> str:
 
 
 def loopback_store() -> Any:
-    """Start a server on the loopback interface, at which the ranks of one machine meet: torchrun's own would listen on
-    all interfaces. While it is kept, whoever starts a server at its port in this process gets this one."""
+    """Start the server at which the ranks of one machine meet, on the loopback interface, and return it: torchrun's own
+    server would listen on all interfaces. As long as it is referenced, a second server for its port in this process
+    becomes the same one."""
     from torch.distributed import TCPStore
 
     listening = socket.create_server(("127.0.0.1", 0))
@@ -72,7 +79,8 @@ def loopback_store() -> Any:
 
 
 def wait_for_first(first: str, number: int) -> None:
-    """Wait until the first machine listens; torchrun's own wait ends after a minute, with stack traces.
+    """Wait until the first machine listens at port `number`. torchrun's own wait ends after a minute, with stack
+    traces.
 
     Raises:
         UserError: it does not listen within JOIN_SECONDS.
@@ -86,11 +94,11 @@ def wait_for_first(first: str, number: int) -> None:
 
 
 def outcome(failures: Mapping[int, Any], *, ranks: int) -> int:
-    """Return the exit code of a worker some of whose ranks failed. `failures`: rank -> torchrun's ProcessFailure, for
-    those that failed first.
+    """Return the exit code of a worker in which some of `ranks` ranks failed. `failures`: rank -> torchrun's
+    ProcessFailure, for the ranks that failed first.
 
     Raises:
-        ProcessKilled: a rank was killed; the other ranks cannot tell by what.
+        ProcessKilled: a signal killed a rank. The other ranks cannot report this, since they do not know it.
     """
     codes = {number: failure.exitcode for number, failure in failures.items()}
     if EXIT_INTERRUPTED in codes.values():

@@ -1,4 +1,5 @@
-"""Keeps trackers up to date: processes of `bench.report --to` follow a run, and all is sent once more at its end."""
+"""Keeps trackers (W&B, MLflow, …) up to date with a run: one process of `bench.report --to` follows it for each
+tracker, and at the end everything is sent once more."""
 
 from __future__ import annotations
 
@@ -17,11 +18,14 @@ FOLLOWER_SECONDS = 10.0  # seconds that a follower gets to end
 
 @contextlib.contextmanager
 def tracked(store: Path, names: Sequence[str], *, live: bool, say: Callable[[str], None]) -> Iterator[None]:
-    """Keep trackers up to date with a study while the block runs, and once more at its end, however it ends.
+    """Context manager that keeps trackers up to date with a study while its block runs, and once more at the end of the
+    block, even if that ends with an error.
 
     Args:
-        live: whether to follow the run.
-        say: shows what went wrong, which never harms the run.
+        store: folder of the study.
+        names: names of the trackers.
+        live: whether to follow the run; else everything is sent at the end only.
+        say: shows what went wrong with a tracker, which never stops the run.
     """
     followers = [
         subprocess.Popen(

@@ -1,8 +1,8 @@
-"""Follows cells through their folders, whoever runs them: derives the events that a worker would send from what it
-writes.
+"""Follows cells through their folders, whoever runs them: from the files that a worker writes, it derives the events
+that the worker would send.
 
-A look costs a few file operations for each cell that is left; looks are spaced so that they take a small part of the
-time, however many cells there are.
+A look costs a few file operations for each cell that is left. Looks are spaced so that they take at most
+MAX_POLLING_SHARE of the time, however many cells there are.
 """
 
 from __future__ import annotations
@@ -34,8 +34,13 @@ MAX_POLLING_SHARE = 0.05  # fraction of the time that looks may take
 
 
 class Watched:
-    """Follows the cells of a study that are to be done. `began`: the time before which failures are no news. `pause`:
-    the least seconds until the next look."""
+    """Follows those cells of a study that are to be done.
+
+    Attributes:
+        cells: the cells, whose numbers in events are their indices here.
+        began: when this began; failures of earlier attempts are no events.
+        pause: least seconds to wait until the next look.
+    """
 
     def __init__(self, study: Study, cells: Sequence[Cell]) -> None:
         self.cells = cells
@@ -47,7 +52,8 @@ class Watched:
         self.began, self.pause = now(), 0.0
 
     def news(self) -> list[tuple[int, WorkerEvent]]:
-        """Return the events since the last look: (number of the cell, event)."""
+        """Look at the folders, and return what has happened since the last look: (number of a cell, event) for each
+        event."""
         began, events = time.monotonic(), list[tuple[int, WorkerEvent]]()
         for number, directory in list(self._open.items()):
             if (event := self._look(number, directory)) is not None:
@@ -89,16 +95,16 @@ class Watched:
         return None
 
     def left(self) -> set[str]:
-        """Return the names of cells that are neither done nor failed."""
+        """Return the names of those cells that are neither done nor failed."""
         return {self._names[number] for number in self._open if number not in self._failed}
 
     def held(self) -> bool:
-        """Return whether a living process held one of the running cells at the last look."""
+        """Return whether, at the last look, a living process held the lease of any running cell."""
         return self._held
 
 
 def _last_line(directory: CellDirectory) -> Advanced | None:
-    """Return the newest progress of a cell's last attempt; None before the first."""
+    """Return the newest progress report of a cell's last attempt; None if there is none yet."""
     path = Path(directory.attempts()[-1] / "metrics.jsonl") if directory.attempts() else None
     try:
         if path is not None:

@@ -1,4 +1,4 @@
-"""Carries out a plan, shown on the console and in trackers, and stores the planned time beside the time it took."""
+"""Carries out a plan, shows it on the console and in trackers, and stores the planned time beside the time it took."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from bench.trackers import tracker as trackers
 
 
 def work_off(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
-    """Do what is left of a plan, and store its planned and its real cost. Return the cells that failed.
+    """Run the cells of a plan that are left to do, and store planned and actual time. Return the cells that failed.
+    `track`: names of trackers.
 
     Raises:
-        As `execute`.
+        Interrupted, UserError: as in `execute`.
     """
     began = time.monotonic()
     failures = execute(plan, console, track=track)
@@ -50,8 +51,8 @@ def work_off(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Fail
 
 
 def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -> str:
-    """Return in words the planned and actual time of a run: by the clock, and summed over its cells by their records,
-    where a resumed cell counts as a whole."""
+    """Return in words the planned and actual time of a run: by the clock, and as the sum over its cells of the times in
+    their records. A cell that was resumed counts with all of its time. `cells`: names of the cells."""
     states = {name: state_of(CellDirectory(Study(store).cells_path / name)) for name in cells}
     compared = planned.compare(planned.read(store), {name: state.took for name, state in states.items()})
     parts = [f"The run: {planned_and_took(run.planned, run.took)}"]
@@ -62,10 +63,11 @@ def planned_against_actual(store: Path, run: PlannedRun, cells: Sequence[str]) -
 
 
 def execute(plan: Plan, console: Console, *, track: Sequence[str]) -> list[Failure]:
-    """Do what is left of a plan, shown on the console and in trackers. Return the cells that failed.
+    """Run the cells of a plan that are left to do, and show progress on the console and in trackers. Return the cells
+    that failed. `track`: names of trackers.
 
     Raises:
-        Interrupted: see `bench.execute.local.run`.
+        Interrupted: a signal asked for a stop.
         UserError: the store cannot be written; a tracker's library is missing; ….
     """
     names = trackers.chosen(track)

@@ -82,12 +82,13 @@ POLLS_BEFORE_NOTICE, POLLS_BETWEEN_NOTICES = 5, 60  # polls before the lease hol
 
 
 class DeviceLost(Exception):
-    """Raised when this process can no longer use its device, so that a new process has to be started."""
+    """Raised when this process can no longer use its device, so that a new process has to take its place."""
 
 
 class Signals:
-    """A callable that returns whether the worker is to stop. Signals only set a flag, which the loop looks at between
-    steps. A vanished parent counts as a signal."""
+    """Records signals that ask for a stop. Calling the object returns whether one came, or whether the process `parent`
+    no longer is this process's parent (None: the parent is not watched). Signals only set a flag, which the training
+    loop looks at between steps."""
 
     def __init__(self, parent: int | None) -> None:
         self.stopping = False
@@ -108,7 +109,8 @@ _channels: list[TextIO] = []  # events go to the last of them, or to standard ou
 
 
 def emit(event: WorkerEvent) -> None:
-    """Send an event to the executor. A closed pipe is ignored."""
+    """Send an event to whoever started this worker. If nobody reads events any more (a closed pipe), nothing
+    happens."""
     channel = _channels[-1] if _channels else sys.stdout
     try:
         print(to_line(event), file=channel, flush=True)
@@ -122,14 +124,14 @@ class WorkerOptions:
     """How a worker runs its cells.
 
     Attributes:
-        device: "cpu", "cuda", "cuda:1", "mps".
+        device: "cpu", "cuda", "cuda:1" or "mps".
         threads: processor threads of this process.
-        share: how many workers use its device.
-        data_root: folder with data sets that are not installed.
-        profile: leave a trace of each cell's first steps.
-        co2: grams per kilowatt-hour, for the records.
-        run: names the run that started it: cells that failed in the same run are not tried again.
-        patience: seconds after which a worker ends while others hold all that is left; None: it waits for them.
+        share: how many workers use its device together.
+        data_root: folder with data sets that are not part of the installation; None: no such folder.
+        profile: whether to leave a trace of each cell's first steps.
+        co2: grams per kilowatt-hour, for the records; None: emissions are not recorded.
+        run: name of the run that started the worker: cells that failed in this run are not tried again; None: no name.
+        patience: seconds after which the worker ends if others hold all cells that are left; None: it waits for them.
     """
 
     device: str
@@ -143,7 +145,7 @@ class WorkerOptions:
 
 
 class Worker:
-    """Works on a list of cells, as one process or as one of several ranks."""
+    """Runs a list of cells, as one process or as one of several ranks (processes that train each cell together)."""
 
     def __init__(
         self,
@@ -164,10 +166,11 @@ class Worker:
         self.images = identity.of_cells(root=options.data_root)
 
     def run(self) -> int:
-        """Work until every cell is done or has failed here, or until a signal comes. Return the exit code.
+        """Run cells until every cell is done or has failed here, or until a signal asks for a stop. Return the exit
+        code.
 
         Raises:
-            RankFailure: another rank is gone.
+            RankFailure: another rank has ended.
         """
         try:
             if not self.ranks.is_rank0:
@@ -181,7 +184,8 @@ class Worker:
             raise self.ranks.failure(error) from error
 
     def _work_beside_rank0(self) -> int:
-        """Run the loop of every rank except rank 0: do the same work, without writing. Return the exit code."""
+        """Run the loop of each rank other than rank 0, which computes like rank 0 and writes nothing. Return the exit
+        code."""
         while (order := self.ranks.run_on_rank0(lambda: None)) is not None:
             number, attempt = order
             cell = self.cells[number]
@@ -195,8 +199,7 @@ class Worker:
         return EXIT_INTERRUPTED if self.stop() else EXIT_OK
 
     def _job(self, cell: Cell, context: JobContext) -> Result:
-        """Run the cell's job, and return its result. An error of one rank that the others do not know of ends them
-        all."""
+        """Run the cell's job, and return its result. If there are several ranks, an error on one of them ends all."""
         try:
             job: Job = registry.load("job", cell.job)
             return job.run(cell, context)
@@ -226,7 +229,7 @@ class Worker:
             else:
                 waiting_since = waiting_since or running()
                 if self.options.patience is not None and running() - waiting_since > self.options.patience:
-                    break  # the workers that hold these cells do them, or later ones
+                    break  # the workers that hold these cells run them, or workers that start later do
                 rounds += 1
                 if rounds % POLLS_BETWEEN_NOTICES == POLLS_BEFORE_NOTICE:
                     self._say_who_holds([self.cells[number] for number in held])
@@ -242,14 +245,15 @@ class Worker:
             emit(Notice(message=f"Waiting for {directory.path.name}: leased by {who}."))
 
     def _kills(self, number: int) -> int:
-        """Return how many attempts at a cell in this run were killed, or still run."""
+        """Return how many attempts at the cell with this number in `cells` were killed in this run, or still run."""
         if self.options.run is None:
             return 0
         stated = map(attempt_status, self.study.cell(self.cells[number]).attempts())
         return sum(status.get("run") == self.options.run and was_killed(status) for status in stated)
 
     def _try(self, number: int) -> bool:
-        """Do one cell unless it is done. Return False if another runner holds it, or has taken it over.
+        """Run the cell with this number in `cells` unless it is done. Return False if another worker holds it, or has
+        taken it over; else True.
 
         Raises:
             StoreGone: the study's folder is no longer there.
@@ -267,7 +271,7 @@ class Worker:
                     return False
                 directory.prepare(cell, basis, parents=False)
                 if directory.is_done():
-                    directory.settle()  # finished since the plan was made; `begin` tidies what was finished before
+                    directory.settle()  # the cell was finished after the plan was made; `begin` tidies earlier ones
                 elif self._failed_for_good(directory):
                     pass
                 elif self._kills(number) >= MOST_KILLS:
@@ -283,15 +287,15 @@ class Worker:
         return True
 
     def _failed_for_good(self, directory: CellDirectory) -> bool:
-        """Return whether another worker of this run has failed on a cell with a user error, which a retry would
-        repeat."""
+        """Return whether another worker of this run has failed on a cell with a user error, which would come again."""
         if self.options.run is None or not (attempts := directory.attempts()):
             return False
         last = attempt_status(attempts[-1])
         return last.get("again") is False and last.get("run") == self.options.run
 
     def _attempt(self, number: int, directory: CellDirectory, lease: Lease) -> bool:
-        """Run a cell's job and write its record. Return False if another runner has taken the cell over meanwhile."""
+        """Run a cell's job and write its record. Return False if another worker has taken the cell over meanwhile; else
+        True."""
         cell = self.cells[number]
         attempt = RunningAttempt(directory, lease, run=self.options.run)
         emit(CellStarted(cell=attempt.name, model=cell.model, data=cell.data_name, seed=cell.seed))
@@ -327,7 +331,8 @@ class Worker:
         return True
 
     def _meter(self, attempt: Path) -> contextlib.ExitStack:
-        """Start to count an attempt's energy, where this machine has a counter. Closing the returned stack stops it."""
+        """Start to measure an attempt's energy, if this machine has an energy counter. Closing the returned stack ends
+        that. `attempt`: the attempt's folder."""
         counting = contextlib.ExitStack()
         if environment.counts_energy(device := self.options.device):
             from bench.cost import energy
@@ -337,11 +342,11 @@ class Worker:
         return counting
 
     def _publish(self, cell: Cell, attempt: RunningAttempt, result: Result) -> None:
-        """Write the record, and only then remove what it makes superfluous."""
+        """Write the cell's record, and only after that remove files that the record makes superfluous."""
         attempt.check_lease()
         revisions, attempts = revisions_of(cell), attempt.log_with(result.status)
         cost = result.cost
-        if cell.job == "train":  # other jobs leave their work to further processes
+        if cell.job == "train":  # other jobs let further processes do their work
             cost = dataclasses.replace(cost, processor_seconds=attempt.processor_seconds())
         on_one_host = os.environ.get("LOCAL_WORLD_SIZE") == os.environ.get("WORLD_SIZE")
         if on_one_host and any((path / ENERGY).exists() for path in attempt.directory.attempts()):
@@ -380,7 +385,7 @@ class Worker:
         return False
 
     def _context(self, directory: CellDirectory, path: Path, attempt: RunningAttempt | None) -> JobContext:
-        """Return the context of a job. Ranks other than rank 0 write nothing, and give None as `attempt`."""
+        """Return the context of a job. `attempt`: None on ranks other than rank 0, which write nothing."""
         silent: Callable[..., None] = lambda *_: None  # noqa: E731
         return JobContext(
             directory=directory,
@@ -398,7 +403,7 @@ class Worker:
 
 
 class RunningAttempt:
-    """One attempt at a cell, recorded in its folder: status.json, env.json, log.txt, metrics.jsonl.
+    """One attempt at a cell, written to its folder: status.json, env.json, log.txt, metrics.jsonl.
 
     Raises:
         UserError: the folder cannot be written.
@@ -414,16 +419,16 @@ class RunningAttempt:
         files.write_json(self.path / "env.json", to_json(environment.describe()))
 
     def check_lease(self) -> None:
-        """Check that this attempt still holds the cell.
+        """Raise if this attempt no longer holds the cell, before something is written.
 
         Raises:
-            LeaseLost: it does not, so that nothing may be written.
+            LeaseLost: another worker has taken the cell over, so that nothing may be written.
         """
         self.lease.check()
         self.directory.check_attempt(self.path)
 
     def log(self, text: str) -> None:
-        """Write one line to the log. If that fails, a notice is emitted once."""
+        """Write one line to the attempt's log. If that fails, a notice is sent, but only the first time."""
         try:
             with open(self.path / "log.txt", "a", encoding="utf-8") as handle:
                 handle.write(f"{now()} {text}\n")
@@ -433,12 +438,12 @@ class RunningAttempt:
             self._can_log = False
 
     def progress(self, advanced: Advanced) -> None:
-        """Report how far the job is."""
+        """Send a progress report as an event, and add it to metrics.jsonl."""
         emit(CellAdvanced(cell=self.name, progress=advanced))
         files.append_line(self.path / "metrics.jsonl", {"time": now(), **to_json(advanced)})
 
     def log_with(self, outcome: str) -> tuple[Attempt, ...]:
-        """Return all attempts up to this one, which is given this outcome."""
+        """End this attempt with an outcome, and return all attempts at the cell up to this one."""
         self._end(outcome)
         own = Attempt(outcome=outcome, started=self._status["started"], ended=self._status["ended"])
         return (*self.directory.attempt_log(up_to=self.path)[:-1], own)
@@ -449,15 +454,15 @@ class RunningAttempt:
         self._status.update(outcome=outcome, **why)
 
     def processor_seconds(self) -> float | None:
-        """Return the processor seconds of all attempts up to this one, once this one has ended; None where one was
-        killed before it could state its own."""
+        """Return the processor seconds of all attempts up to this one, which must have ended; None if one was killed
+        before it could write its own."""
         earlier = [path for path in self.directory.attempts() if int(path.name) < int(self.path.name)]
         used = [status.get("processor_seconds") for status in (*map(attempt_status, earlier), self._status)]
         known = [float(seconds) for seconds in used if seconds is not None]
         return math.fsum(known) if len(known) == len(used) else None
 
     def finish(self, outcome: str, **why: Any) -> None:
-        """Write into status.json how the attempt ended.
+        """Write to status.json how the attempt ended. `why`: further fields for that file.
 
         Raises:
             UserError: the file cannot be written.
@@ -466,8 +471,8 @@ class RunningAttempt:
         files.write_sealed(self.path / "status.json", self._status)
 
     def fail(self, error: BaseException) -> None:
-        """Report that the attempt failed. The cell gets no record, so that the next run tries it again; in this run
-        another worker does, unless the user has something to mend first."""
+        """Report that the attempt failed. The cell gets no record, so the next run tries it again. In this run, too,
+        another worker tries it again, unless the error is one that the user has to mend first (UserError)."""
         reason = str(error)
         if not isinstance(error, UserError):
             self.log("".join(traceback.format_exception(error)))
@@ -479,7 +484,7 @@ class RunningAttempt:
 
 
 def join(device: str, cells: list[Cell]) -> Ranks:
-    """Return this process's place among those that torchrun started; ONE_RANK if it started none or one.
+    """Return the ranks that torchrun started, with this process's place among them; ONE_RANK if there is no other.
 
     Raises:
         UserError: the ranks cannot share a batch or a job; there are fewer devices than ranks.
@@ -494,10 +499,10 @@ def join(device: str, cells: list[Cell]) -> Ranks:
 
 
 def read_cells(path: Path) -> list[Cell]:
-    """Read the cells of a file that `bench.run` writes.
+    """Return the cells in a JSON file such as `bench.run` writes.
 
     Raises:
-        UserError: the file cannot be read, or holds something else.
+        UserError: the file cannot be read, or holds no list of cells.
     """
     try:
         return [cell_from_json(item) for item in json.loads(path.read_text())]
@@ -509,10 +514,10 @@ def read_cells(path: Path) -> list[Cell]:
 
 
 def rehearses(cells: Sequence[Cell]) -> bool:
-    """Return whether the cells are those of a rehearsal.
+    """Return whether the cells are those of a rehearsal (a study of very short trainings, whose numbers mean nothing).
 
     Raises:
-        UserError: some are and some are not: they read different images under one name.
+        UserError: only some of them are. A rehearsal has other images under the same names, so the two do not mix.
     """
     kinds = {cell.rehearsal for cell in cells}
     if len(kinds) > 1:
@@ -521,7 +526,7 @@ def rehearses(cells: Sequence[Cell]) -> bool:
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
-    """Parse the command line, and resolve the device, the threads and the parent process."""
+    """Parse the command line. In the result, the device, the number of threads and the parent process are resolved."""
     parser = argparse.ArgumentParser(prog="python -m bench.worker", description=__doc__)
     parser.add_argument("--store", type=Path, required=True, help="the study's folder, e.g. results/scaling")
     parser.add_argument("--cells", type=Path, required=True, help="JSON list of cell specs")
@@ -548,7 +553,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     if given.threads is None:
         given.threads = 1 if given.device == "cpu" else max(1, environment.cores() // here())
     if given.parent is None and "TORCHELASTIC_RUN_ID" in os.environ:
-        given.parent = os.getppid()  # torchrun, with which a machine's ranks end
+        given.parent = os.getppid()  # torchrun: if it ends, so do this machine's ranks
     return given
 
 

@@ -1,5 +1,5 @@
-"""The workloads of the speed suite: inference, a training step, a compiled model, and a reference, on made-up
-images."""
+"""The workloads that the job `speed` times: inference, a training step, a compiled model and a reference model, on
+made-up images."""
 
 from __future__ import annotations
 
@@ -36,7 +36,16 @@ REFERENCE_BATCH = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """One model at one input size on one device; `dtype` is that of the forward pass, as in training."""
+    """The model that is timed, at one input size on one device.
+
+    Attributes:
+        model: name of the model.
+        image_size: pixels per side.
+        channels: channels of the images.
+        device: such as "cpu" or "cuda".
+        dtype: precision of the forward pass, as in training.
+        options: (name, value) of each option of the model.
+    """
 
     model: str
     image_size: int
@@ -46,7 +55,8 @@ class Subject:
     options: tuple[tuple[str, Any], ...] = ()
 
     def build(self, device: str | None = None) -> nn.Module:
-        """Build the model with its initial weights, in evaluation mode; on `device` "meta" it has no weights."""
+        """Return the model with its initial weights, in evaluation mode. `device`: "meta" for a model without memory
+        for weights; None: the subject's device."""
         torch.manual_seed(0)
         sizes: dict[str, Any] = {"image_size": self.image_size, "channels": self.channels, "num_classes": CLASSES}
         if device == "meta":
@@ -55,20 +65,21 @@ class Subject:
         return registry.build_model(self.model, **sizes, **dict(self.options)).to(self.device).eval()
 
     def images(self, batch: int) -> torch.Tensor:
-        """Return made-up images in [-1, 1], x_BCHW. They repeat after DRAWN, on the device: to make them all different
-        would take the processor a minute, and 20 GB, where the largest batch is searched for."""
+        """Return `batch` made-up images in [-1, 1], x_BCHW, on the device. They repeat after DRAWN images: to make all
+        of them different would take the processor a minute, and 20 GB, in the search for the largest batch."""
         generator = torch.Generator().manual_seed(0)
         shape = (min(batch, DRAWN), self.channels, self.image_size, self.image_size)
         drawn = torch.rand(shape, generator=generator).mul_(2).sub_(1).to(self.device)
         return drawn if batch <= DRAWN else drawn[torch.arange(batch, device=self.device) % DRAWN]
 
     def inference(self, model: Callable[..., Any], batch: int, *, kept: list[torch.Tensor] | None = None) -> Workload:
-        """Return a forward pass as a workload. Its images are made in the first call, which is not timed, because they
-        may not fit into memory.
+        """Return a forward pass as a workload. Its images are made in the first call, which is not timed; they are not
+        made earlier because memory may not suffice for them.
 
         Args:
-            kept: a list that several workloads share: it holds the largest batch that any of them has made, and the
-                others use a part of that.
+            batch: number of images.
+            kept: a list that several workloads share: it holds the largest batch of images that any of them has made,
+                of which the others use a part. None: the workload keeps its own.
         """
         kept = [] if kept is None else kept
 
@@ -81,7 +92,8 @@ class Subject:
         return Workload(name=f"inference {batch}", call=call, images=batch)
 
     def training(self, model: nn.Module, batch: int) -> Workload:
-        """Return a whole step of the training loop as a workload, at a learning rate that hardly moves the weights."""
+        """Return a whole step of the training loop as a workload. Its learning rate is so small that the weights hardly
+        change."""
         recipe = Recipe(batch=batch, lr=1e-6, dtype=self.dtype)
         step = Step(model=model, recipe=recipe, device=self.device)
         kept: list[torch.Tensor] = []
@@ -100,8 +112,8 @@ class Subject:
         return Workload(name=f"training {batch}", call=call, images=batch)
 
     def largest_training(self, batch: int, *, pace: speed.Pace) -> Workload | None:
-        """Return a training step, warmed up, at `batch` or the largest half, quarter, … of it that fits; None if none
-        does."""
+        """Return a training step as a workload, warmed up, at the first batch size of `batch`, a half, a quarter, …
+        that fits into memory; None if not even one image fits. `pace`: how long the warm-up takes."""
         model = self.build().train()
         while batch >= 1:
             workload = self.training(model, batch)
@@ -114,7 +126,8 @@ class Subject:
         return None
 
     def largest_inference(self, *, start: int, should_stop: Callable[[], bool]) -> int:
-        """Return the largest batch of inference that the device takes, found by trying."""
+        """Return the largest batch size at which inference fits into the device's memory, found by trying. `start`: the
+        first size to try; `should_stop`: returns whether to end the search."""
         model = self.build()
 
         def fits(batch: int) -> bool:
@@ -136,8 +149,12 @@ class Subject:
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the bytes of all tensors that are made while it is active, until they are freed. `live`: bytes at present;
-    `peak`: the most at once."""
+    """Context manager that counts the bytes of tensors that are made within it, until they are freed.
+
+    Attributes:
+        live: bytes at present.
+        peak: the largest value of `live` so far.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -168,10 +185,11 @@ class LiveBytes(TorchDispatchMode):
 
 
 def peak_bytes(model: nn.Module, images: torch.Tensor, *, training: bool) -> int:
-    """Return the bytes alive at once at the worst moment of `model(images)`, or of a whole training step with AdamW.
+    """Return the most bytes that are alive at once in `model(images)` or, if `training`, in a whole training step with
+    AdamW.
 
     Args:
-        model, images: both on the meta device; the numbers are those of their dtypes.
+        model, images: both on the meta device, so that nothing is computed; their dtypes determine the sizes.
     """
     weights = sum(t.untyped_storage().nbytes() for t in (*model.parameters(), *model.buffers()))
     parameters = sum(parameter.numel() for parameter in model.parameters())
@@ -188,7 +206,8 @@ def peak_bytes(model: nn.Module, images: torch.Tensor, *, training: bool) -> int
 
 
 def largest_batch(model: nn.Module, image_shape: tuple[int, int, int], *, budget: int, training: bool) -> int:
-    """Return the most images whose step stays within `budget` bytes, since peak memory is linear in the batch size."""
+    """Return the largest batch size whose step needs at most `budget` bytes. It follows from two small batches, since
+    peak memory is linear in the batch size. `image_shape`: (channels, height, width)."""
 
     def peak(batch: int) -> int:
         return peak_bytes(model, torch.empty(batch, *image_shape, device="meta"), training=training)
@@ -200,8 +219,8 @@ def largest_batch(model: nn.Module, image_shape: tuple[int, int, int], *, budget
 
 @functools.lru_cache(maxsize=64)  # the cells of a study ask again for every seed
 def predicted_batches(subject: Subject) -> dict[str, int]:
-    """Return the largest batches of inference and of training that fit in MAX_MEMORY_BYTES, from the shapes of tensors
-    alive at once."""
+    """Return "inference" or "training" -> the largest batch size that fits into MAX_MEMORY_BYTES, predicted from the
+    shapes of the tensors that are alive at once."""
     model, shape = subject.build("meta"), (subject.channels, subject.image_size, subject.image_size)
     return {
         mode: largest_batch(model, shape, budget=MAX_MEMORY_BYTES, training=mode == "training")
@@ -210,8 +229,8 @@ def predicted_batches(subject: Subject) -> dict[str, int]:
 
 
 def reference(device: str, dtype: str) -> Workload:
-    """Return inference of a fixed small model as a workload: where its speed differs between two cells, the machine's
-    did."""
+    """Return inference of a fixed small model as a workload. If its speed differs between two cells, the machine was in
+    another state."""
     sizes = {key: value for key, value in REFERENCE.items() if key != "model"}
     subject = Subject(model=REFERENCE["model"], image_size=28, channels=1, device=device, dtype=dtype)
     model = registry.build_model(REFERENCE["model"], **sizes).to(device).eval()

@@ -1,11 +1,11 @@
-"""Averaging over functional forms: one sample of bootstrap refits that contains every form the points leave possible.
+"""Averaging over functional forms: bootstrap refits of every form that the points leave possible, in one sample.
 
 An interval from one form holds only if the form is right, and a few points seldom show that. Therefore every form that
-can be fitted is resampled, as often as its weight says. Weights are Akaike's (Burnham and Anderson 2002), tempered:
-otherwise, with 5 to 12 points, the form that fits best by chance would get too much weight. The interval of a quantity
-that is computed from every refit, such as a prediction, a floor or a crossing of two laws, then includes the
-disagreement of the forms. `python -m tools.measure_crossings` measures how often such intervals hold the truth
-(results/reference/coverage/).
+can be fitted is refitted to resamples of the points; the number of its refits is in proportion to its weight. Weights
+are Akaike's (Burnham and Anderson 2002), tempered (raised to the power `TEMPER`): otherwise, with 5 to 12 points, the
+form that fits best by chance would get too much weight. The interval of a quantity that is computed from every refit,
+such as a prediction, a floor or a crossing of two laws, then includes the disagreement of the forms.
+`python -m tools.measure_crossings` measures how often such intervals hold the truth (results/reference/coverage/).
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ SLOPE_STEP = 1.02  # ratio of the two x between which a slope is taken
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Averaged:
-    """Bootstrap refits of several analyses (forms, losses) of the same points, pooled.
+    """Bootstrap refits of several analyses of the same points, pooled. An analysis is one functional form, fitted
+    with one loss.
 
     Attributes:
         fit: the law that is shown to the user.
-        parts: the refits, one entry for each analysis that has any.
-        weights: weight of every form that was tried, the largest first.
-        order: a random permutation of the refits of all parts, so that refits of two groups are paired independently of
-            their forms.
+        parts: the refits, one entry for each analysis whose weight gave it any.
+        weights: name of every form that was tried -> its weight, the largest first.
+        order: a random permutation of all refits, in which predictions and factors are returned. Refits of two groups
+            that are compared one by one are then paired independently of their forms.
     """
 
     fit: FormFit
@@ -52,33 +53,36 @@ class Averaged:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the noise between training runs (trunks), averaged over refits."""
+        """Degrees of freedom of the estimated variance between training runs (trunks), averaged over refits."""
         return float(np.average([part.freedom for part in self.parts], weights=[len(p.thetas) for p in self.parts]))
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
-        """Return y of every refit at x: (refits, points)."""
+        """Return y of every refit, (refits, points), at x: (inputs, points), or (points,) for one input."""
         return np.concatenate([part.predictions(x) for part in self.parts])[self.order]
 
     def factors(self) -> np.ndarray:
-        """Return log k of every refit, the factor on compute between two families (`forms.two_families`), (refits,)."""
+        """Return log k of every refit, (refits,), for forms of `forms.two_families`; k is the factor on compute between
+        the two families."""
         return np.concatenate([part.thetas[:, -1] for part in self.parts])[self.order]
 
     def interval(self, values: np.ndarray, *, level: float = LAW_LEVEL) -> tuple[float, float]:
-        """Return the percentile interval of a quantity, from its value in every refit."""
+        """Return (low, high), the percentile interval of a quantity at a confidence `level`, from the quantity's value
+        in every refit."""
         return quantiles(values, level)
 
     def slopes(self, x: float) -> np.ndarray:
-        """Return the slope -d log y / d log x at x of every refit, (refits,)."""
+        """Return the slope -d log y / d log x of every refit at x, (refits,)."""
         with np.errstate(all="ignore"):
             log_y = np.log(self.predictions(np.array([x / SLOPE_STEP**0.5, x * SLOPE_STEP**0.5])))
         return (log_y[:, 0] - log_y[:, 1]) / np.log(SLOPE_STEP)
 
     def floors(self) -> np.ndarray:
-        """Return the limit of y as x goes to infinity, of every refit whose form has one."""
+        """Return the limit of y as x goes to infinity: one value for each refit whose form has such a limit, (n,)."""
         return self._derived("limit")
 
     def exponents(self) -> np.ndarray:
-        """Return the exponent with which y - limit falls as x goes to infinity, of every refit whose form has one."""
+        """Return the exponent with which y - limit falls as x goes to infinity: one value for each refit whose form has
+        such an exponent, (n,)."""
         return self._derived("decay")
 
     def _derived(self, name: str) -> np.ndarray:
@@ -91,14 +95,14 @@ class Averaged:
 
 
 def average(fits: Sequence[FormFit], *, shown: FormFit, draws: int = 400, seed: int = 0, restarts: int = 1) -> Averaged:
-    """Resample several analyses of the same points, each as often as its weight says.
+    """Refit several analyses of the same points to resamples; each gets refits in proportion to its Akaike weight.
 
     Args:
-        fits: one fit for each analysis.
+        fits: one fit for each analysis (a form fitted with one loss).
         shown: the law that is shown to the user.
         draws: total number of refits.
-        seed: random seed; groups that are compared need different ones, or their simulated noise would be the same.
-        restarts: see `bootstrap.resample`.
+        seed: random seed. Groups that are compared need different seeds, or their simulated noise would be the same.
+        restarts: number of additional starting points of every refit, as in `bootstrap.resample`.
     """
     counts = _shares(weigh(fits), draws)
     parts = tuple(
@@ -111,12 +115,13 @@ def average(fits: Sequence[FormFit], *, shown: FormFit, draws: int = 400, seed: 
 
 
 def alone(made: Resampled) -> Averaged:
-    """Wrap the refits of a single analysis, for a form that the user has chosen."""
+    """Return the refits of a single analysis as an `Averaged`; used if the user has chosen the form."""
     return Averaged(fit=made.fit, parts=(made,), weights={made.fit.form.name: 1.0}, order=np.arange(len(made.thetas)))
 
 
 def fits_of(points: Points, forms: Sequence[Form], *, loss: str, delta: float | None = None) -> list[FormFit]:
-    """Return a fit of every form that can be fitted to the points; other forms are left out."""
+    """Return a fit of every form in `forms` that can be fitted to the points; the other forms are left out. `loss` and
+    `delta` (Huber's threshold) are as in `fit.fit`."""
     made = []
     for form in forms:
         try:
@@ -127,7 +132,7 @@ def fits_of(points: Points, forms: Sequence[Form], *, loss: str, delta: float | 
 
 
 def weigh(fits: Sequence[FormFit]) -> np.ndarray:
-    """Return the tempered Akaike weights of fits to the same points, (fits,); their sum is 1."""
+    """Return the tempered Akaike weight of each of several fits to the same points, (fits,); their sum is 1."""
     criteria = np.array([criterion(made, fits) for made in fits])
     weights = np.exp(-TEMPER / 2 * (criteria - criteria.min()))
     return weights / weights.sum()
@@ -135,7 +140,8 @@ def weigh(fits: Sequence[FormFit]) -> np.ndarray:
 
 @dataclass(frozen=True, kw_only=True)
 class OverForms:
-    """A quantity that means the same in several forms: median and interval over all refits that have it."""
+    """A quantity that means the same in several forms, such as the slope at one x: its median (`value`) and interval
+    over all refits that have it."""
 
     value: float
     low: float
@@ -146,7 +152,8 @@ def comparable(made: Averaged, x: float) -> dict[str, OverForms]:
     """Return the quantities by which forms can be compared, by name: "slope" (-d log y / d log x at x), "floor" (limit
     of y as x goes to infinity) and "exponent" (with which y falls to the floor).
 
-    A quantity that hardly any refit has is left out, and so is the floor if every form assumes that it is 0.
+    A quantity that fewer than a fraction `MIN_SHARE` of the refits have is left out. The floor is also left out if it
+    is 0 in every refit, because all forms then assume that there is none.
     """
     over_forms = {}
     for name, values in {"slope": made.slopes(x), "floor": made.floors(), "exponent": made.exponents()}.items():
@@ -158,8 +165,8 @@ def comparable(made: Averaged, x: float) -> dict[str, OverForms]:
 
 
 def form_weights(fits: Sequence[FormFit]) -> dict[str, float]:
-    """Return the weight of every form, the largest first. Weights of several fits of one form (with other losses) are
-    added."""
+    """Return the weight of every form by name, the largest first. If a form was fitted with several losses, the weights
+    of these fits are added."""
     weights: dict[str, float] = {}
     for made, weight in zip(fits, weigh(fits), strict=True):
         weights[made.form.name] = weights.get(made.form.name, 0.0) + float(weight)
@@ -169,8 +176,11 @@ def form_weights(fits: Sequence[FormFit]) -> dict[str, float]:
 def criterion(made: FormFit, fits: Sequence[FormFit]) -> float:
     """Return Akaike's criterion of a fit: n log(sum of squares / n) + 2 (parameters + 1).
 
-    Because points of one trunk share noise, the sum of squares is that of generalised least squares. The ratio of the
-    variances between and within trunks is that of the residuals of the best of `fits`.
+    Because points of one trunk (training run) share noise, the sum of squares is that of generalised least squares. The
+    ratio of the variances between and within trunks, which it needs, is estimated from the residuals of the best fit.
+
+    Args:
+        fits: all fits that are compared; the one with the least rms is the best.
     """
     best = min(fits, key=lambda f: f.rms)
     noise, residuals, number = variance_components(best), made.residuals, len(made.points)
@@ -183,10 +193,11 @@ def criterion(made: FormFit, fits: Sequence[FormFit]) -> float:
 
 
 def _shares(weights: np.ndarray, draws: int) -> np.ndarray:
-    """Return whole numbers in proportion to the weights, whose sum is `draws`; the largest remainders are rounded up.
+    """Return how many of `draws` refits each fit gets: whole numbers in proportion to the weights, whose sum is
+    `draws`. The largest remainders are rounded up.
 
-    Products are rounded to three digits first: where two forms give the same curve, their weights differ only by
-    rounding errors, which vary between processors and must not decide.
+    Products weight · draws are rounded to three digits first: where two forms give the same curve, their weights differ
+    only by rounding errors, which vary between processors and must not decide.
     """
     exact = np.round(weights * draws, 3)
     counts = np.floor(exact).astype(int)

@@ -1,13 +1,13 @@
 """Bootstrap intervals of fits, clustered by trunk: all points that come from one training run (trunk) share its noise.
 
-With many clusters, clusters are drawn with replacement. With few, that would lose most of the range of x; a parametric
-bootstrap simulates the study instead: the fit, plus new noise of every trunk and of every point, with the variance
-components that are estimated from the residuals.
+With many trunks, a resample draws trunks with replacement. With few, that would lose most of the range of x; a
+parametric bootstrap simulates the study instead: a resample is the fit, plus new noise of every trunk and of every
+point. The variances of both kinds of noise (the variance components) are estimated from the residuals.
 
-The components come from two sums of squares of residuals (between trunk means, and within trunks). Each is equated with
-its expectation, which allows for what the linearised fit absorbs. With few residuals a variance is uncertain. So every
-resample draws its own pair of variances, sum of squares / chi-square; a law that is linear in logarithms then gets
-Student's t intervals.
+The estimates come from two sums of squares of residuals (between trunk means, and within trunks). Each sum is equated
+with its expectation, which allows for the noise that the linearised fit absorbs. With few residuals a variance is
+uncertain. So every resample draws its own pair of variances, sum of squares / chi-square; a law that is linear in
+logarithms then gets Student's t intervals.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ NONPARAMETRIC, PARAMETRIC = "cluster bootstrap", "parametric cluster bootstrap"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resampled:
-    """Bootstrap refits of one form.
+    """Bootstrap refits of one functional form of a law.
 
     Attributes:
-        fit: to the original points.
-        thetas: internal parameters, one row per refit.
+        fit: the fit to the original points.
+        thetas: internal parameters of the form, (refits, parameters).
         method: NONPARAMETRIC or PARAMETRIC.
     """
 
@@ -43,30 +43,32 @@ class Resampled:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom of the noise between training runs (trunks)."""
+        """Degrees of freedom of the estimated variance between training runs (trunks)."""
         return variance_components(self.fit).freedom[1]
 
     def parameters(self, *, level: float = LAW_LEVEL) -> dict[str, tuple[float, float]]:
-        """Return the interval of every parameter, in the user's units."""
+        """Return the interval of every parameter by name, at a confidence `level`, in the user's units."""
         with np.errstate(over="ignore", invalid="ignore"):  # parameters that the points do not determine may overflow
             every = [self.fit.form.natural(theta, self.fit.scale) for theta in self.thetas]
         return {name: self.interval(np.array([p[name] for p in every]), level=level) for name in self.fit.parameters}
 
     def predictions(self, x: np.ndarray) -> np.ndarray:
-        """Return y of every refit at x (inputs, points): (refits, points)."""
+        """Return y of every refit, (refits, points), at x: (inputs, points), or (points,) for one input."""
         inputs = np.atleast_2d(x) / self.fit.scale[:, None]
         with np.errstate(all="ignore"):
             predicted = self.fit.form.log_predict(self.thetas.T[:, :, None], inputs)
             return np.exp(np.broadcast_to(predicted, (len(self.thetas), inputs.shape[1])))
 
     def interval(self, values: np.ndarray, *, level: float = LAW_LEVEL) -> tuple[float, float]:
-        """Return the percentile interval of a quantity, from its value in every refit."""
+        """Return (low, high), the percentile interval of a quantity at a confidence `level`, from the quantity's value
+        in every refit."""
         return quantiles(values, level)
 
 
 def resample(main: FormFit, *, draws: int = 400, seed: int = 0, restarts: int = 2) -> Resampled:
-    """Refit the form of `main` to `draws` resamples of its points. Each refit starts from the optimum of `main` and
-    from `restarts` further points of the form's grid of starts, and the best end is kept."""
+    """Refit the form of the fit `main` to `draws` resamples of its points. Each refit descends from the optimum of
+    `main` and from about `restarts` further starting points; the end with the least loss is kept. For many points, the
+    optimum of `main` is the only start."""
     rng = np.random.default_rng(seed)
     clusters = np.unique(main.points.cluster)
     x, log_y = main.points.x / main.scale[:, None], np.log(main.points.y)
@@ -101,7 +103,16 @@ def _refit(
     starts: Sequence[np.ndarray],
     draws: int,
 ) -> np.ndarray:
-    """Return theta of each resample, the best over all starts, (draws, parameters)."""
+    """Return the internal parameters fitted to each resample, (draws, parameters): the best of all descents.
+
+    Args:
+        main: the fit to the original points.
+        x: inputs, divided by the fit's scale, (inputs, points).
+        targets: log y of every resample, (draws, points), or (1, points) if all have the same.
+        weight: weights of the points, (draws, points) or (1, points).
+        starts: internal parameters at which descents begin, (parameters,) each.
+        draws: number of resamples.
+    """
     best, least = np.tile(main.theta, (draws, 1)), np.full(draws, np.inf)
     for start in starts:
         ends = descend(
@@ -122,28 +133,31 @@ def _refit(
 
 
 def _draw_clusters(main: FormFit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw clusters with replacement; return how often each point is in each resample, (draws, points)."""
+    """Draw trunks (training runs) with replacement; return how often each point is in each resample, (draws, points).
+    `clusters`: the distinct trunks of the points, ascending."""
     times = rng.multinomial(len(clusters), np.full(len(clusters), 1 / len(clusters)), size=draws)
     return times[:, np.searchsorted(clusters, main.points.cluster)].astype(float)
 
 
 def _simulate(main: FormFit, clusters: np.ndarray, draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Simulate log y of each resample, (draws, points): the fit, plus noise whose variance comes from the residuals."""
+    """Return log y of `draws` simulated studies, (draws, points): what the fit `main` predicts, plus random noise of
+    trunks (training runs) and points. The variances of the noise are estimated from the fit's residuals
+    (`variance_components`). `clusters`: the distinct trunks, ascending."""
     cluster = np.searchsorted(clusters, main.points.cluster)
     return main.log_predict(main.points.x) + variance_components(main).draw(rng, cluster, draws)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VarianceComponents:
-    """Variances of log y about a law: of trunks (training runs), and of single points about their trunk.
+    """Variances of log y about a law: between trunks (training runs), and between the points of one trunk.
 
     Attributes:
-        within: variance of single points about their trunk.
+        within: variance of single points about their trunk; the only variance if every trunk has one point.
         between: variance of trunks.
-        freedom: degrees of freedom (within, between).
-        sums: sums of squares of residuals (within, between).
-        expected: (2, 2), expected sums per unit of (within, between) variance.
-        standardised: residuals about trunk means, scaled to unit variance.
+        freedom: degrees of freedom of both variances: (within, between).
+        sums: sums of squares of residuals, (2,): within trunks, between trunks.
+        expected: (2, 2); `expected` @ (within, between) is the expectation of `sums`.
+        standardised: residuals about trunk means, scaled to unit variance, (points,).
     """
 
     within: float
@@ -154,7 +168,7 @@ class VarianceComponents:
     standardised: np.ndarray
 
     def draw(self, rng: np.random.Generator, cluster: np.ndarray, draws: int) -> np.ndarray:
-        """Draw the noise of every point in `draws` simulated studies, (draws, points).
+        """Return random noise of log y for every point in `draws` simulated studies, (draws, points).
 
         Args:
             cluster: index of each point's training run (trunk), from 0.
@@ -170,7 +184,7 @@ class VarianceComponents:
 
 
 def variance_components(made: FormFit) -> VarianceComponents:
-    """Estimate the variance components from a fit's residuals, by the method of moments."""
+    """Estimate the variances between and within trunks from a fit's residuals, by the method of moments."""
     _, cluster = np.unique(made.points.cluster, return_inverse=True)
     residuals, number = made.residuals, len(cluster)
     sizes = np.bincount(cluster)
@@ -206,7 +220,8 @@ def variance_components(made: FormFit) -> VarianceComponents:
 
 
 def _solve(sums: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return the variances (within, between) that explain the sums of squares, (draws, 2) each; none is negative."""
+    """Return the variances (within, between), (draws, 2), for which `sums` of squares, (draws, 2), are as expected;
+    none is negative. `expected`: as in `VarianceComponents`."""
     both = sums @ np.linalg.pinv(expected).T
     pooled = sums.sum(axis=1) / expected[:, 0].sum()
     none = both[:, 1] <= 0
@@ -214,7 +229,8 @@ def _solve(sums: np.ndarray, expected: np.ndarray) -> np.ndarray:
 
 
 def quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
-    """Return the ends of the interval that holds the middle fraction `level` of the finite values; NaN without any."""
+    """Return (low, high), the interval that holds the middle fraction `level` of the finite values; NaN for both ends
+    if no value is finite."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return float("nan"), float("nan")
@@ -223,12 +239,13 @@ def quantiles(values: np.ndarray, level: float) -> tuple[float, float]:
 
 
 def p_of_t(distance: float, half: float, *, df: float, level: float) -> float:
-    """Return the two-sided p-value, by Student's t, of an estimate at a `distance` from the tested value.
+    """Return the two-sided p-value, by Student's t, of the hypothesis that a quantity has a certain (tested) value.
 
     Args:
-        half: distance from the estimate to the end of its interval, on the side of the tested value.
+        distance: from the quantity's estimate to the tested value.
+        half: from the estimate to the end of its interval, on the side of the tested value.
         df: degrees of freedom.
-        level: of that interval.
+        level: confidence level of that interval.
     """
     if half <= 0:
         return LEAST_P if distance else 1.0

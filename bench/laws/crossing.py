@@ -1,4 +1,4 @@
-"""Finds where the laws of two families cross: a place with its interval, "no", or "cannot tell"."""
+"""Finds where the scaling laws of two families cross: an x with its interval, "no", or "cannot tell"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CANNOT_TELL, YES, NO = "cannot tell", "yes", "no"
 
 
 class Curves(Protocol):
-    """Bootstrap refits of a family's law: an `Averaged`, or a `Resampled` where the form is known."""
+    """Bootstrap refits of one family's law: an `Averaged` (over forms), or a `Resampled` where the form is known."""
 
     @property
     def fit(self) -> FormFit: ...
@@ -30,22 +30,23 @@ class Curves(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """Whether and where two laws cross, within the range of x that both families cover (the common range).
+    """Whether and where two laws cross, within the range of x that both families cover (the common range). A family is
+    ahead where its y (error) is surely the smaller one.
 
     Attributes:
         verdict: YES: they cross in the common range. NO: one is ahead at every x of it. Otherwise CANNOT_TELL.
         x: where the laws cross. None unless YES.
         low, high: interval of the crossing: outside of it, the laws surely differ. None for an end that the points do
             not determine; the crossing may then lie beyond the common range, or not exist.
-        share: fraction of the resamples that agree: that cross exactly once, in this direction, or (`throughout`) not
-            at all.
-        overtakes: name of the family with the smaller y (error) beyond the crossing. None unless YES.
+        share: fraction of the resamples that agree with the verdict. YES: those that cross exactly once, and in this
+            direction. NO: those that do not cross. CANNOT_TELL: 0.
+        overtakes: name of the family with the smaller y beyond the crossing. None unless YES.
         reason: the verdict explained in words.
-        leader: the same as `overtakes`; without a crossing, the family that is ahead throughout, or below `low` or
-            above `high` where only one of the two is known.
+        leader: YES: the same as `overtakes`. NO: the family that is ahead. CANNOT_TELL: the only family that is ahead
+            at some x (below `low` if there is a `low`, above `high` if there is a `high`); None without one.
         throughout: whether `leader` is ahead at every x of the common range.
         common_range: whether the two families have a common range.
-        p: probability that two equal laws would be said to cross like this; 1 unless YES.
+        p: p-value: the probability that two equal laws would be said to cross like this; 1 unless YES.
     """
 
     verdict: str
@@ -64,15 +65,15 @@ class Crossing:
 def crossing(
     first: Curves, second: Curves, *, names: tuple[str, str] = ("first", "second"), level: float = LAW_LEVEL
 ) -> Crossing:
-    """Find where the laws of two families cross, for laws of one input, within the range of x that both cover; nothing
-    is extrapolated. The refits of the two families must be independent.
+    """Find where the laws (of one input) of two families cross, within the range of x that both cover; nothing is
+    extrapolated. The refits of the two families must be independent.
 
-    At every x, the interval of log y1 - log y2 says which family is ahead, if it excludes 0. The x where it contains 0
+    Where the interval of log y1 - log y2 excludes 0, it says which family is ahead. The x where the interval contains 0
     are the confidence set of the crossing (an inverted test, as in Fieller's interval): the true crossing is in it as
     often as the interval at that x contains the true difference (see `difference`). In simulations, 90 % intervals
-    contain it in 93.5 ± 1.1 % of 480 pairs if the form is unknown (similar laws have similar errors, which cancel), and
-    in 90.7 ± 1.7 % of 291 pairs if it is known; laws that do not cross are said to cross in 0.6 ± 0.4 %
-    (results/reference/coverage/).
+    contain the true crossing in 93.5 ± 1.1 % of 480 pairs if the form is unknown (similar laws have similar errors,
+    which cancel), and in 90.7 ± 1.7 % of 291 pairs if it is known; laws that do not cross are said to cross in 0.6 ±
+    0.4 % (results/reference/coverage/).
     """
     low = max(first.fit.range[0], second.fit.range[0])
     high = min(first.fit.range[1], second.fit.range[1])
@@ -119,16 +120,17 @@ def crossing(
 def difference(
     rows: tuple[np.ndarray, np.ndarray], freedom: tuple[float, float], level: float = LAW_LEVEL
 ) -> np.ndarray:
-    """Return the lower end, middle and upper end of the interval of first - second at every x, (3, points).
+    """Return lower end, middle and upper end of the interval of log y of one law minus that of another, (3, points).
 
     The half-widths of the two intervals are added in quadrature (Zou and Donner 2008), as multiples of standard errors,
     with Welch's degrees of freedom for the difference. Quantiles of the differences between refits would be too wide,
-    because with few points each side has long tails: they held the crossing in 96.9 % of the 480 simulated pairs of
+    because with few points each law has long tails: they held the crossing in 96.9 % of the 480 simulated pairs of
     `crossing`, and were 1.3 times as wide.
 
     Args:
-        rows: log y (or another quantity) of the refits of each side, (refits, points).
-        freedom: degrees of freedom of each side's noise.
+        rows: log y (or another quantity) of the refits of each of the two laws, (refits, points).
+        freedom: degrees of freedom of the noise about each law.
+        level: confidence level of the interval.
     """
     share = 0.5 - level / 2
     first, second = (np.quantile(each, [share, 0.5, 1 - share], axis=0) for each in rows)
@@ -149,7 +151,15 @@ def difference(
 def _one_crossing(
     grid: np.ndarray, bounds: np.ndarray, ahead: np.ndarray, gaps: np.ndarray, leaders: Mapping[int, str]
 ) -> Crossing:
-    """Return the answer where one family is ahead at small x and the other at large x."""
+    """Return the answer (YES) for laws of which one is ahead at small x and the other at large x.
+
+    Args:
+        grid: values of x, ascending, (points,).
+        bounds: interval of log y1 - log y2 at each x, (3, points), from `difference`.
+        ahead: sign of this difference where the interval excludes 0, else 0, (points,).
+        gaps: log y1 - log y2 of every pair of refits, (pairs, points).
+        leaders: sign -> name of the family that is ahead.
+    """
     known = np.flatnonzero(ahead)
     before = int(ahead[known[0]])
     last, first = int(np.flatnonzero(ahead == before)[-1]), int(np.flatnonzero(ahead == -before)[0])
@@ -176,7 +186,14 @@ def _one_crossing(
 
 def _p_of_both(bounds: np.ndarray, ahead: np.ndarray, before: int, df: float, level: float) -> float:
     """Return the p-value of a crossing: the larger of the p-values of the lead before it and of the opposite lead after
-    it, because both are claimed (intersection-union test). Each is taken at the x where that lead is most certain."""
+    it, because both are claimed (intersection-union test). Each is taken at the x where that lead is most certain.
+
+    Args:
+        bounds, ahead: as in `_one_crossing`.
+        before: sign of the lead before the crossing.
+        df: degrees of freedom.
+        level: confidence level of `bounds`.
+    """
     middle = bounds[1]
     half = np.where(middle > 0, middle - bounds[0], bounds[2] - middle)
     sure = np.abs(middle) / half
@@ -184,9 +201,10 @@ def _p_of_both(bounds: np.ndarray, ahead: np.ndarray, before: int, df: float, le
 
 
 def _edge(grid: np.ndarray, bounds: np.ndarray, i: int, side: int, step: int) -> float:
-    """Return the x at which a lead stops being certain.
+    """Return the x at which the lead of one family stops being certain.
 
     Args:
+        grid, bounds: as in `_one_crossing`.
         i: index on the grid of the last x where the lead is certain.
         side: the sign of the lead there.
         step: 1 or -1, the direction in which the lead becomes uncertain.
@@ -198,7 +216,7 @@ def _edge(grid: np.ndarray, bounds: np.ndarray, i: int, side: int, step: int) ->
 
 
 def _zero(grid: np.ndarray, curve: np.ndarray, i: int) -> float:
-    """Return the x between grid points i and i + 1 at which the curve is 0, by interpolation."""
+    """Return the x between grid points i and i + 1 at which a curve (its values on the grid) is 0, by interpolation."""
     share = curve[i] / (curve[i] - curve[i + 1])
     return float(grid[i] * (grid[i + 1] / grid[i]) ** share)
 

@@ -1,18 +1,19 @@
 """Chooses the next runs that narrow the interval of an answer most for a budget, by optimal design on fitted laws.
 
 An answer is a number that laws give: an exponent, an optimum, a crossing, y at a target. Linearised at a law, its
-variance is c' M^-1 c, where c is its gradient by the law's parameters and M the Fisher information of the existing and
-the planned runs (c-optimality: Atkinson, Donev and Tobias 2007). The law is uncertain, so there is no single one to
-linearise at: the mean of the log variance over refits of every form is minimised (pseudo-Bayesian design: Chaloner and
-Verdinelli 1995), so that the runs serve all forms that the points leave possible. Runs are chosen by greedy addition
-and exchange under a limit of cost. The interval to expect is then measured on simulated studies, each refitted by every
-form.
+variance is c' M^-1 c, where c is the answer's gradient by the law's parameters and M the Fisher information of the
+existing and the planned runs (c-optimality: Atkinson, Donev and Tobias 2007). Because the law is uncertain, the mean of
+the log variance over bootstrap refits of every form is minimised (pseudo-Bayesian design: Chaloner and Verdinelli
+1995), so that the runs serve all forms that the points leave possible. Runs are chosen by greedy addition and exchange
+under a limit of cost. The interval to expect is then measured on simulated studies, to each of which every form is
+fitted.
 
 Runs at one place (one x and group) share `SHARED` of their variance, because tuning and the misfit of the form are the
 same there: a second run there says less than a run elsewhere. Beyond the data, an extrapolation error is added to the
 variance, in proportion to the distance from the farthest run to the target.
 
-Arrays: W worlds (one law of every group each), C candidates, P parameters of all groups.
+Arrays: W worlds (a world is one possible law for each group), C candidates (runs that may be chosen), P parameters of
+the laws of all groups.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ LEAST_WEIGHT = 0.05  # Studies are simulated from forms of at least this weight.
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DrawnLaw:
-    """A form with one set of parameters, from a refit. `theta` and `scale` are as in `FormFit`."""
+    """A form with the parameters of one bootstrap refit. `theta` (internal parameters) and `scale` (by which x is
+    divided) are as in `FormFit`."""
 
     form: Form
     scale: np.ndarray
@@ -66,11 +68,11 @@ class NarrowedAnswer:
     """A number computed from laws, whose interval the next runs are to narrow.
 
     Attributes:
-        text: its name, as printed.
-        value: the laws of all groups -> the number, or its logarithm if `log`; NaN where the laws do not give it.
+        text: the answer's name, as printed.
+        value: the laws of all groups -> the number, or its logarithm if `log`; NaN if the laws do not give it.
         log: whether `value` and its interval are logarithms.
         target: the x that the answer extrapolates to, (inputs,); None if it does not extrapolate.
-        extrapolation: standard deviation of the answer per unit of log distance beyond the data.
+        extrapolation: standard deviation of the answer per unit of log distance from the largest run to `target`.
         is_x: whether the answer is the x of a given y, rather than a y.
     """
 
@@ -84,7 +86,14 @@ class NarrowedAnswer:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KnownGroup:
-    """A group whose laws have been fitted: fits of every form that its points allow, their weights, and refits."""
+    """A group of runs whose laws have been fitted.
+
+    Attributes:
+        name: the group's name.
+        fits: a fit of every form that the points allow.
+        weights: the Akaike weight of each fit, (fits,).
+        refits: bootstrap refits of all forms.
+    """
 
     name: str
     fits: tuple[FormFit, ...]
@@ -98,7 +107,7 @@ class KnownGroup:
 
     @property
     def variance(self) -> float:
-        """Variance of log y of one new run."""
+        """Variance of log y of one new run about the law."""
         points = self.fits[0].points
         if points.scatter is not None:
             return points.scatter**2
@@ -113,7 +122,7 @@ class KnownGroup:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Candidates:
-    """Runs that may be chosen: x (inputs, C), the index of each run's group (C,), and its price (C,)."""
+    """Runs that may be chosen: x (inputs, C), the index of each run's group (C,), and each run's price (C,)."""
 
     x: np.ndarray
     group: np.ndarray
@@ -125,17 +134,18 @@ class Candidates:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Problem:
-    """A design problem: an answer, linearised at W worlds. A design is `count_C`, how often each candidate is run.
+    """A design problem: an answer, linearised at W worlds (each one possible law for every group). A design is
+    `count_C`, how often each of the C candidates is run.
 
     Attributes:
         before_WPP: Fisher information of the existing runs.
         of_run_WCP: derivatives of log y of every candidate by the parameters, over the standard deviation of a run.
         gradient_WP: derivatives of the answer by the parameters.
         reach_KC: logarithms of the inputs of every candidate and, for two inputs, of their product.
-        reach_K: the largest of each of these over the existing runs.
-        asked_K: the same of the answer's target; None if it has none.
-        extrapolation: see `NarrowedAnswer`.
-        price_C: of every candidate.
+        reach_K: the largest of each of these K logarithms over the existing runs.
+        asked_K: the same logarithms for the answer's target; None if it has none.
+        extrapolation: standard deviation per unit of log distance beyond the farthest run, as in `NarrowedAnswer`.
+        price_C: price of every candidate.
     """
 
     before_WPP: np.ndarray
@@ -155,7 +165,7 @@ class Problem:
         return np.maximum((asked - reach_K).max(axis=0), 0.0)
 
     def beyond(self, count_C: np.ndarray) -> float:
-        """Return the log distance from the farthest run, existing or of the design, to the target."""
+        """Return the log distance from the farthest run, existing or of the design, to the target; 0 without one."""
         chosen = self.reach_KC[:, count_C > 0]
         return float(self._beyond(np.maximum(self.reach_K, chosen.max(axis=1, initial=-np.inf))))
 
@@ -166,7 +176,7 @@ class Problem:
         return linear_W + (self.extrapolation * self.beyond(count_C)) ** 2
 
     def score(self, count_C: np.ndarray) -> float:
-        """Return the mean log variance of the answer with a design, which is minimised."""
+        """Return the mean over worlds of the answer's log variance with a design. A good design has a small one."""
         return float(np.log(self.variances(count_C)).mean())
 
     def with_one_more(self, count_C: np.ndarray) -> np.ndarray:
@@ -190,13 +200,14 @@ class Problem:
 
 
 def informative(count: np.ndarray) -> np.ndarray:
-    """Return the information of `count` runs at one place, in units of a single run; they share `SHARED` of their
-    variance."""
+    """Return the Fisher information of `count` runs at one place (x and group), in units of that of a single run. It is
+    less than `count`, because such runs share the part `SHARED` of their variance."""
     return count / ((1 - SHARED) + count * SHARED)
 
 
 def problem(answer: NarrowedAnswer, groups: Sequence[KnownGroup], candidates: Candidates, *, seed: int = 0) -> Problem:
-    """Linearise an answer at refits of all groups. Worlds whose laws do not give the answer are left out.
+    """Linearise an answer at random worlds, each of which takes one bootstrap refit of every group. Worlds whose laws
+    do not give the answer are left out.
 
     Raises:
         ValueError: no world gives the answer.
@@ -235,13 +246,15 @@ def problem(answer: NarrowedAnswer, groups: Sequence[KnownGroup], candidates: Ca
 
 
 def _reach(x: np.ndarray) -> np.ndarray:
-    """Return the logarithms of the first two inputs and, if there are two, of their product, (K, n)."""
+    """Return the logarithms of the first two inputs of x (inputs, n) and, if there are two, of their product: (K, n)
+    with K = 1 or 3."""
     log_x = np.log(np.atleast_2d(x)[:2])
     return log_x if len(log_x) == 1 else np.vstack([log_x, log_x.sum(axis=0)])
 
 
 def drawn(group: KnownGroup, number: int, rng: np.random.Generator) -> list[DrawnLaw]:
-    """Draw laws at random from the refits of all forms; a form is drawn in proportion to its weight."""
+    """Return `number` laws, drawn at random from the group's refits of all forms. A form is drawn in proportion to its
+    weight, because it has refits in that proportion."""
     every = [
         DrawnLaw(form=part.fit.form, scale=part.fit.scale, theta=theta)
         for part in group.refits.parts
@@ -251,7 +264,7 @@ def drawn(group: KnownGroup, number: int, rng: np.random.Generator) -> list[Draw
 
 
 def _derivatives(law: DrawnLaw, x: np.ndarray) -> np.ndarray:
-    """Return the derivatives of log y by the parameters of a law at x (inputs, n), (n, parameters)."""
+    """Return the derivatives of log y at x (inputs, n) by the internal parameters of a law, (n, parameters)."""
     with np.errstate(all="ignore"):
         found = law.form.jacobian(law.theta, x / law.scale[:, None])
     return np.clip(np.nan_to_num(np.broadcast_to(found, (x.shape[1], law.form.size))), -1e6, 1e6)
@@ -292,14 +305,16 @@ def _gradient(answer: NarrowedAnswer, laws: Sequence[DrawnLaw]) -> np.ndarray:
 
 
 def choose(of: Problem, money: float, *, known: Sequence[np.ndarray] = ()) -> np.ndarray:
-    """Return the best design found for at most `money`: how often to run every candidate, (C,). Greedy designs, and
-    `known` designs that cost less, are improved by exchanges."""
+    """Return the best design found for at most `money`: how often to run every candidate, (C,). The best one gives the
+    answer the least mean log variance. Greedy designs, and the designs in `known` (which cost at most `money`), are
+    improved by exchanges."""
     starts = [_filled(of, np.zeros(len(of.price_C), dtype=int), money, greed) for greed in GREEDS]
     return min((_exchanged(of, start, money) for start in (*starts, *known)), key=of.score)
 
 
 def _filled(of: Problem, count_C: np.ndarray, money: float, greed: float) -> np.ndarray:
-    """Add runs to a design while the money lasts, each time the one with the largest gain / price^greed."""
+    """Return a design with further runs, added to `count_C` one by one while the money lasts: each time the run with
+    the largest reduction of the score, divided by price^greed."""
     count_C, score = count_C.copy(), of.score(count_C)
     while count_C.sum() < MOST_RUNS:
         left = money - float(count_C @ of.price_C)
@@ -314,7 +329,8 @@ def _filled(of: Problem, count_C: np.ndarray, money: float, greed: float) -> np.
 
 
 def _exchanged(of: Problem, count_C: np.ndarray, money: float) -> np.ndarray:
-    """Improve a design by exchanges: give up one run, or all runs at one place, and add better ones for the money."""
+    """Return the design `count_C` improved by exchanges: one run, or all runs of one candidate, are given up, and
+    better ones are added, so that the design still costs at most `money`."""
     score = of.score(count_C)
     for _ in range(PASSES):
         before = score
@@ -341,8 +357,8 @@ class Width:
     """The expected width of an answer's interval.
 
     Attributes:
-        half: half-width; of the answer's logarithm if `NarrowedAnswer.log`.
-        studies: number of simulated studies.
+        half: half-width of the interval, which is of the answer's logarithm if `NarrowedAnswer.log`; NaN if unknown.
+        studies: number of simulated studies that it comes from.
     """
 
     half: float
@@ -357,11 +373,11 @@ def expected_width(
     seed: int = 0,
     level: float = LAW_LEVEL,
 ) -> Width:
-    """Simulate studies with the existing runs and some more, refit each by all forms, and return the half-width of the
-    interval that holds a fraction `level` of the answers.
+    """Simulate studies with the existing runs and some further ones, fit all forms to each study, and return the
+    half-width of the interval that holds a fraction `level` of the answers.
 
-    Studies are simulated from every form that the points leave possible. Quantiles are stretched to those of Student's
-    t, because the noise is estimated from the runs.
+    Studies are simulated from every form that the points leave possible. The half-width is stretched from quantiles of
+    a normal distribution to those of Student's t, because the noise is estimated from the runs.
 
     Args:
         x_by_group: x of the further runs of each group, (inputs, n).
@@ -391,12 +407,12 @@ def expected_width(
 
 
 def _refitted(group: KnownGroup, truth: int, x: np.ndarray, rng: np.random.Generator) -> list[DrawnLaw]:
-    """Simulate `STUDIES` studies of one group and return a law for each: that of one form, drawn by the form's weight
-    in that study.
+    """Simulate `STUDIES` studies of one group, with its existing and some further runs, and fit all forms to each.
+    Return one of the laws of each study, drawn at random by the weights of the forms in it.
 
     Args:
-        truth: index of the fit that is taken as true.
-        x: of the further runs, (inputs, n).
+        truth: index of the fit that studies are simulated from.
+        x: x of the further runs, (inputs, n).
     """
     true = group.fits[truth]
     points = true.points
@@ -439,8 +455,8 @@ def slope_at(law: DrawnLaw, x: float) -> float:
 
 
 def log_x_of(law: DrawnLaw, y: float, first: float) -> float:
-    """Return the log of the x at which a falling law of one input reaches y; NaN if it does not. The search begins at
-    x = `first`."""
+    """Return the log of the x at which a falling law of one input reaches y. The search begins at x = `first`; NaN if y
+    is reached there already or nowhere up to `FAR`² times `first`."""
     log_x = np.linspace(np.log(first), np.log(first * FAR**2), GRID)
     gap = np.minimum.accumulate(law.log_predict(np.exp(log_x)[None])) - np.log(y)
     return _first_zero(log_x, gap) if np.isfinite(gap).all() and gap[0] > 0 else float("nan")
@@ -462,7 +478,8 @@ def _first_zero(log_x: np.ndarray, gap: np.ndarray) -> float:
 
 
 def optimum(law: DrawnLaw, compute: float, *, flop_per: float) -> tuple[float, float]:
-    """Return the (N, D) of least loss for a compute of flop_per · N · D, of the law L = E + A N^-alpha + B D^-beta."""
+    """Return the (N, D), model size and number of samples, at which the law L = E + A N^-alpha + B D^-beta gives the
+    least loss for `compute` = `flop_per` · N · D."""
     p = law.natural()
     product = compute / flop_per
     with np.errstate(all="ignore"):

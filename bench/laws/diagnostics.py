@@ -11,17 +11,18 @@ from bench.core.formatting import compact, significant
 from bench.laws.fit import FormFit, Points, jacobian
 from bench.laws.roughness import roughness
 
-MIN_SIZES, MIN_DECADES, MIN_AGREE = 5, 1.5, 3
-FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}
+MIN_SIZES, MIN_DECADES, MIN_AGREE = 5, 1.5, 3  # fewer distinct x, decades of x or starts that agree give a warning
+FLOORS = {"power-floor": "e", "zhai": "c", "bnsl1": "a", "m4": "e"}  # form -> its parameter that is the floor
 EDGE_SHARE = 0.02  # a floor this near 0 (fraction of the smallest y) or this near the smallest y is at its bound
 RISES = 4.0  # y is said to rise if its last mean lies this many roughnesses above the smallest mean
 MIN_RMS = 1e-9  # lower limit of the rms of log residuals, for points without any noise
 
 
 def warnings(made: FormFit, *, repeated: bool = True) -> list[str]:
-    """Return warnings about the range of x, the optimiser and the floor, one sentence each.
+    """Return warnings about a fit: about its range of x, the optimiser and the floor, one sentence each.
 
     Args:
+        made: the fit.
         repeated: whether the table has several runs at one x, so that the noise between seeds is known.
     """
     texts = []
@@ -46,14 +47,15 @@ def warnings(made: FormFit, *, repeated: bool = True) -> list[str]:
 
 
 def unresolved(made: FormFit) -> list[str]:
-    """Return the names of the parameters that the points do not determine: changing one by a unit (a factor of e, if it
-    is fitted as a logarithm) changes log y by less than the residuals."""
+    """Return the names of the parameters that the points do not determine. Changing such a parameter by 1 (by a factor
+    of e, if it is fitted as a logarithm) changes log y at all points together (root of the sum of squares) by less than
+    the rms of the residuals."""
     moved = np.sqrt((jacobian(made) ** 2).sum(axis=0))
     return [name for name, size in zip(made.form.parameters, moved, strict=True) if size < max(made.rms, MIN_RMS)]
 
 
 def _at_bound(made: FormFit) -> list[str]:
-    """Return a warning if the points do not determine the floor."""
+    """Return a warning if the points do not determine the floor (limit of y for large x), else []."""
     name = FLOORS.get(made.form.name)
     if name is None:
         return []
@@ -66,7 +68,7 @@ def _at_bound(made: FormFit) -> list[str]:
 
 
 def check_errors(points: Points) -> list[str]:
-    """Return a warning if y rises again at large x: a falling law holds only before that."""
+    """Return a warning if y rises again at large x, where a falling law does not hold; else []."""
     log_x, group = np.unique(np.log(points.x[0]), return_inverse=True)
     means = np.bincount(group, np.log(points.y)) / np.bincount(group)
     least = int(means.argmin())

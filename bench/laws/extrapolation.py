@@ -1,4 +1,4 @@
-"""Extrapolation intervals, from the errors of such predictions on other curves, and on earlier parts of this curve.
+"""Extrapolation intervals, from the errors that extrapolations made on other curves and on earlier parts of this curve.
 
 Two sources say how far off a prediction may be. Each gives an error per unit distance: the rms error of log y per unit
 of log distance beyond the data (`rate` in names).
@@ -60,19 +60,20 @@ MAX_BINS = 200  # a longer table is averaged over this many bins of log x
 
 
 def misses_quantile(level: float) -> float:
-    """Return the two-sided quantile of extrapolation errors in units of their scale (Student's t)."""
+    """Return the two-sided quantile, at a confidence `level`, of Student's t with `FREEDOM` degrees of freedom, which
+    extrapolation errors in units of their scale are assumed to follow."""
     return float(special.stdtrit(FREEDOM, 0.5 + level / 2))
 
 
 def place(x: np.ndarray) -> np.ndarray:
-    """Return the scale of each point, (n,): x or, for several inputs, the product of the first two. "Earlier" and
-    "beyond" refer to it."""
+    """Return the place of each point x (inputs, n), (n,): x itself or, for several inputs, the product of the first
+    two. "Earlier" and "beyond" refer to it."""
     return np.prod(np.atleast_2d(x)[:2], axis=0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ExtrapolationPrior:
-    """Properties of a curve's points from which its extrapolation error is predicted, as measured on other curves.
+    """Properties of a curve's points that predict its extrapolation error, as measured on other curves.
 
     Attributes:
         places: number of distinct x.
@@ -86,7 +87,7 @@ class ExtrapolationPrior:
 
     @property
     def usual_rate(self) -> float:
-        """Rms error of log y per unit of log distance that is usual for curves with these properties."""
+        """Rms error of log y per unit of log distance beyond the data that is usual for curves like this one."""
         slope = float(np.median(list(self.slope.values())))
         rate = float(np.hypot(PRIOR_SLOPE * slope, PRIOR_ROUGHNESS * self.roughness))
         return rate * (PRIOR_PLACES - 2) / max(1, self.places - 2)
@@ -97,13 +98,13 @@ class ExtrapolationPrior:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ForecastOrigin:
-    """An origin, from which later points are predicted: the errors that the procedure makes beyond `end`, if it is
-    fitted to the points up to there.
+    """The errors that fits to the points up to an earlier x, the origin, make beyond it. A group mean is the mean log y
+    of all points at one x.
 
     Attributes:
-        end: largest place fitted.
+        end: the origin: the largest x fitted (the largest `place`, for several inputs).
         points: number of points fitted.
-        octaves: distance from `end` to the end of the data.
+        octaves: distance from `end` to the end of the data, in octaves.
         prior: properties of the fitted points.
         distance: log distance beyond `end` of every later group mean, (groups,).
         error: for each form, log observed - log predicted at these group means, (groups,).
@@ -122,13 +123,14 @@ class ForecastOrigin:
         return np.median(list(self.error.values()), axis=0)
 
     def nearest(self, distance: float) -> tuple[float, float]:
-        """Return (log distance, error) of the group mean that is nearest to a log distance."""
+        """Return (log distance, error) of the group mean whose log distance beyond the origin is nearest to
+        `distance`."""
         at = int(np.abs(self.distance - distance).argmin())
         return float(self.distance[at]), float(self.errors[at])
 
     def rates(self, distance: float) -> tuple[np.ndarray, float]:
-        """Return the errors per unit of log distance of the group means at about `distance`, or at the largest distance
-        if none is that far, and the distance that was used."""
+        """Return (errors, log distance): the errors per unit of log distance of the group means at about `distance`,
+        (n,), or at the largest distance if none is that far; and the log distance that was used."""
         top = min(distance, float(self.distance.max()))
         near = (self.distance >= WINDOW[0] * top) & (self.distance <= WINDOW[1] * top)
         if not near.any():
@@ -138,12 +140,12 @@ class ForecastOrigin:
 
 @dataclass(frozen=True, kw_only=True)
 class PastError:
-    """How far off predictions were that were made from earlier origins, that is, from the points up to an earlier x.
+    """The errors of predictions that were made from earlier origins, that is, from the points up to an earlier x.
 
     Attributes:
         origins: number of origins.
-        factor: how many times beyond the origin the errors were measured (median).
-        median_error: relative error.
+        factor: x at which the errors were measured, as a multiple of the origin's x (median over origins).
+        median_error: relative error of y (median over origins).
     """
 
     origins: int
@@ -161,10 +163,12 @@ class Bands:
 
     Attributes:
         y: predictions, (n,).
-        within: inside the data, by resampling: noise and, where several forms were resampled, their disagreement.
-        total: inside the data, also the spread of the forms; beyond, extrapolation errors.
-        one_run: for the result of one more run: `total` and the scatter of single runs.
-        reach: (n,), x divided by the largest x of the data, beyond it; x divided by the smallest, below that; 1 inside.
+        within: interval by resampling, inside the data only: noise and, where several forms were resampled, their
+            disagreement.
+        total: inside the data, the wider of `within` and the spread of the forms; beyond them, extrapolation errors.
+        one_run: interval for the result of one more run: `total` and the scatter of single runs.
+        reach: (n,); beyond the data, x divided by their largest x; below the data, x divided by their smallest x; 1
+            inside.
     """
 
     y: np.ndarray
@@ -174,7 +178,8 @@ class Bands:
     reach: np.ndarray
 
     def with_those_of(self, other: Bands, *, top: float) -> Bands:
-        """Return bands with the smallest intervals that contain both these and the others, cut at `top`; y is kept."""
+        """Return these predictions with the smallest intervals that contain both these and the other bands' intervals,
+        cut at `top`, an upper limit of y."""
         pairs = ((name, getattr(self, name), getattr(other, name)) for name in ("within", "total", "one_run"))
         return replace(
             self,
@@ -190,12 +195,12 @@ class Forecast:
     """A law that predicts beyond the data, with the errors that its procedure made from earlier origins.
 
     Attributes:
-        fits: to all points, one per form.
-        origins: latest first.
-        prior: properties of all points.
-        scatter: standard deviation of one run's log y. It is estimated from runs at one place, and from roughness,
-            which weighs as much as `PRIOR_ORIGINS` further runs.
-        withheld: the reason why there is no interval beyond the points, whatever they show; None if there is none.
+        fits: fits to all points, one per form.
+        origins: the errors of fits to the points up to earlier x, latest x first.
+        prior: properties of all points that predict extrapolation errors.
+        scatter: standard deviation of one run's log y about the law. It is estimated from runs at one x, and from
+            roughness, which weighs as much as `PRIOR_ORIGINS` further runs.
+        withheld: the reason why intervals beyond the points are withheld, whatever the points show; None: they are not.
     """
 
     fits: tuple[FormFit, ...]
@@ -232,8 +237,8 @@ class Forecast:
         )
 
     def before(self, number: int) -> Forecast:
-        """Return the forecast with only those errors that were known at one of its origins: errors of earlier origins,
-        on points up to that one.
+        """Return the forecast with only the errors that were known at one of its origins: those of earlier origins, on
+        points up to that one.
 
         Args:
             number: index into `origins`.
@@ -253,7 +258,7 @@ class Forecast:
         return tuple(o for o in self.origins if all(form.name in o.error for form in forms))
 
     def log_predict(self, x: np.ndarray) -> np.ndarray:
-        """Return the median over forms of log y at x (inputs, n)."""
+        """Return the predicted log y at x (inputs, n), (n,): the median over forms."""
         return np.median([made.log_predict(x) for made in self.fits], axis=0)
 
     def distance(self, x: np.ndarray) -> np.ndarray:
@@ -267,7 +272,8 @@ class Forecast:
 
     def half_width(self, distance: float, *, level: float = LAW_LEVEL) -> float:
         """Return the half-width of the interval of log y at a log distance beyond the data: the geometric mean of its
-        two `sides`. 0 inside the data, NaN below them and where the law gives no interval."""
+        lower and upper side (`sides`). 0 inside the data (distance 0); NaN below them (negative distance) and where
+        the law gives no interval."""
         if distance == 0:
             return 0.0
         if distance < 0 or not self.answers:
@@ -276,21 +282,22 @@ class Forecast:
         return misses_quantile(level) * self.expected_rate(asked) * asked
 
     def sides(self, distance: float, *, level: float = LAW_LEVEL) -> np.ndarray:
-        """Return how far the interval of log y extends below and above the prediction, (2,)."""
+        """Return how far the interval of log y extends below and above the prediction, (2,), at a log distance beyond
+        the data."""
         half = self.half_width(distance, level=level)
         return half * np.exp(self.lean(max(distance, MIN_DISTANCE)) * np.array([-1, 1])) if half else np.zeros(2)
 
     def expected_rate(self, distance: float) -> float:
-        """Return the expected rms error of log y per unit of log distance, at about `distance`, from other curves and
-        from this curve's origins."""
+        """Return the expected rms error of log y per unit of log distance, at about `distance` beyond the data. It is
+        estimated from other curves and from this curve's origins."""
         known = self._weights.sum()
         record = IMPROVEMENT * self.rate(distance) if len(self.origins) else 0.0
         squares = PRIOR_ORIGINS * self.prior.usual_rate**2 + known * record**2
         return float(np.sqrt(squares / (PRIOR_ORIGINS + known)))
 
     def lean(self, distance: float) -> float:
-        """Return how asymmetric the interval is, from -LEAN (longer below) to LEAN (longer above): the log of the
-        factor on its upper side. It depends on the mean error of the origins."""
+        """Return how asymmetric the interval is: the log of the factor on its upper side, from -LEAN (longer below) to
+        LEAN (longer above). It follows the mean error of the origins."""
         expected = self.expected_rate(distance)
         if not len(self.origins) or not expected:
             return 0.0
@@ -298,8 +305,8 @@ class Forecast:
         return LEAN * float(np.clip(bias / expected, -1, 1))
 
     def rate(self, distance: float) -> float:
-        """Return the rms error per unit of log distance at about `distance`, averaged over origins; later ones weigh
-        more."""
+        """Return the rms error of log y per unit of log distance at about `distance` beyond the origins: a mean over
+        origins, in which later origins weigh more."""
         rates = [np.sqrt((origin.rates(distance)[0] ** 2).mean()) for origin in self.origins]
         return float(np.average(rates, weights=self._weights))
 
@@ -308,8 +315,8 @@ class Forecast:
         return 0.5 ** (np.array([origin.octaves for origin in self.origins]) / ORIGINS_HALF_LIFE)
 
     def past_error(self, distance: float) -> PastError:
-        """Summarise the errors of predictions from earlier origins at about a log distance, or at the largest distance
-        they have."""
+        """Summarise the errors of predictions from earlier origins at about a log `distance` beyond them, or at the
+        largest distance at which there are errors."""
         past = [origin.rates(max(distance, MIN_DISTANCE)) for origin in self.origins]
         missed = [np.sqrt((rates**2).mean()) * top for rates, top in past]
         return PastError(
@@ -328,12 +335,12 @@ class Forecast:
         return self.widen(centre, np.maximum((ends - centre[:, None]) * [-1, 1], 0.0), x, level=level)
 
     def widen(self, centre: np.ndarray, noise: np.ndarray, x: np.ndarray, *, level: float = LAW_LEVEL) -> Bands:
-        """Return intervals around given predictions.
+        """Return bands around given predictions.
 
         Args:
             centre: predicted log y, (n,).
             noise: half-widths of sampling noise in log y, downwards and upwards, (n, 2).
-            x: (inputs, n).
+            x: where the predictions are made, (inputs, n).
         """
         distance = self.distance(x)
         beyond = np.array([self.sides(float(d), level=level) for d in distance])  # NaN where there is no interval
@@ -347,8 +354,8 @@ class Forecast:
         return Bands(y=np.exp(centre), within=within, total=total, one_run=one_run, reach=np.exp(distance))
 
     def departure(self) -> float | None:
-        """Return the prediction error of the last group mean from the latest origin, log observed - log predicted, if
-        it is outside the interval of one run from there; None if it is inside, or without origins."""
+        """Return the error (log observed - log predicted) with which the latest origin predicts the last group mean, if
+        it is outside the interval of one run that was predicted there; None if it is inside, or without origins."""
         if not self.origins:
             return None
         before, error = self.before(0), float(self.origins[0].errors[-1])
@@ -362,10 +369,10 @@ class Inverse:
     """The x at which one more run would have a given y.
 
     Attributes:
-        x: where the law falls to y.
-        low, high: where the lower and the upper end of the interval of one run fall to y.
+        x: the x at which the law falls to y.
+        low, high: the x at which the lower and the upper end of the interval of one run fall to y.
 
-    Each is 0 if that is already so at the smallest x searched, and infinite if it is so at none.
+    Each is 0 if the curve is below y from the start, at the smallest x searched; infinite if it stays above y.
     """
 
     x: float
@@ -380,8 +387,8 @@ def reached(x_N: np.ndarray, bands: Bands, wanted: float) -> Inverse:
     (results/reference/coverage/extrapolation.md).
 
     Args:
-        x_N: ascending.
-        bands: at x_N.
+        x_N: values of x among which the result is interpolated, ascending.
+        bands: predictions and intervals at `x_N`.
     """
     known = np.isfinite(bands.one_run).all(axis=1)
     curves = np.log(np.stack([bands.y, *bands.one_run.T])[:, known])
@@ -390,8 +397,9 @@ def reached(x_N: np.ndarray, bands: Bands, wanted: float) -> Inverse:
 
 
 def invert(log_x_N: np.ndarray, curves_CN: np.ndarray, wanted_W: np.ndarray) -> np.ndarray:
-    """Return the log x where falling curves first reach the values `wanted_W`, (C, W), by linear interpolation; -inf
-    where a curve begins below, inf where it does not reach the value, NaN for a curve with NaN or infinite values."""
+    """Return the log x where each of C falling curves first reaches each of the values `wanted_W`, (C, W), by linear
+    interpolation; -inf where a curve begins below the value, inf where it does not reach it, NaN for a curve with NaN
+    or infinite values."""
     log_x_CW = np.full((len(curves_CN), len(wanted_W)), np.nan)
     for row, curve in enumerate(curves_CN):
         falling = np.minimum.accumulate(curve)  # only the first time that a value is reached counts
@@ -408,7 +416,7 @@ def forecast(
     delta: float | None = None,
     half_life: float | None = POINTS_HALF_LIFE,
 ) -> Forecast:
-    """Fit every form that the points allow, to all points and to the points up to each earlier origin.
+    """Fit every form that the points allow: to all points, and to the points up to each of several earlier x (origins).
 
     Args:
         loss, delta: see `fit.fit`.
@@ -465,8 +473,9 @@ def forecast(
 
 
 def far_off_runs(points: Points) -> np.ndarray:
-    """Return which points of one input are outliers, (n,) bool: all points of an inner x whose middle is one
-    (`roughness.far_off`), and single points far off the median of three or more at the same x."""
+    """Return which points (of one input) are outliers, (n,) bool: all points at an inner x whose median y is far off
+    the medians at neighbouring x (`roughness.far_off`), and single points far off the median of the three or more
+    points at their x."""
     distinct, group = np.unique(np.log(points.x[0]), return_inverse=True)
     log_y, count = np.log(points.y), np.bincount(group)
     middle = log_y[np.argsort(group)][np.cumsum(count) - 1]  # fast for an x with one run; the others are set below
@@ -481,7 +490,7 @@ def far_off_runs(points: Points) -> np.ndarray:
 
 
 def _prior_of(fits: Sequence[FormFit]) -> ExtrapolationPrior:
-    """Return the properties of the points of these fits that predict their extrapolation error."""
+    """Return the properties that predict the extrapolation error of these fits, which are of the same points."""
     points = fits[0].points
     means_x, means = _group_means(points)
     if len(points.x) == 1:
@@ -495,7 +504,8 @@ def _prior_of(fits: Sequence[FormFit]) -> ExtrapolationPrior:
 
 
 def _scatter(points: Points, rough: float) -> float:
-    """Return the standard deviation of one run's log y; see `Forecast.scatter`. `rough`: roughness of the curve."""
+    """Return the standard deviation of one run's log y about the law (`Forecast.scatter`). `rough`: roughness of the
+    curve."""
     if points.scatter is not None:
         return points.scatter
     _, group = np.unique(points.x, axis=1, return_inverse=True)
@@ -514,7 +524,8 @@ def _group_means(points: Points) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _condensed(points: Points) -> Points:
-    """Return the points, or for a long table of one input, means over narrow bins of log x."""
+    """Return the points; if they are many (more than `MAX_BINS`) and have one input, means over narrow bins of
+    log x."""
     if points.x.shape[0] > 1 or len(points) <= MAX_BINS:
         return points
     log_x = np.log(points.x[0])

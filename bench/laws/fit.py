@@ -1,4 +1,5 @@
-"""Fits one form to points: minimises the sum (never the mean) of a robust loss over log residuals, from many starts.
+"""Fits one functional form to points: minimises the sum (never the mean) of a robust loss of log residuals, from many
+starting points.
 
 The mean of a loss is small, so an optimiser with an absolute tolerance stops before it has moved; published fits have
 gone wrong that way. Here the sum is minimised by least-squares methods whose tolerances are relative. A fit's card
@@ -39,7 +40,7 @@ class Points:
         x: (inputs, n), all positive.
         y: (n,), all positive.
         cluster: (n,), the independent training run (trunk) that each point comes from; points of one trunk share noise.
-        dropped: rows that were left out, with the reason.
+        dropped: one text for each reason why rows of the table were left out, with the rows.
         labels: categorical columns of the table by name, (n,) each.
         share: whether y is an error rate (1 - accuracy), which is at most 1.
         scatter: standard deviation of log y of a single row, where points are means of rows; None where they are rows.
@@ -57,7 +58,7 @@ class Points:
         return len(self.y)
 
     def take(self, chosen: np.ndarray) -> Points:
-        """Return some of the points, without their labels. `chosen`: indices, or a mask."""
+        """Return some of the points, without their labels and `share`. `chosen`: indices, or a mask."""
         return Points(
             x=self.x[:, chosen],
             y=self.y[chosen],
@@ -67,8 +68,8 @@ class Points:
         )
 
     def averaged(self) -> Points:
-        """Return means over neighbouring rows along the only input, each mean over rows of a single trunk (or over any
-        rows, where every row has a trunk of its own). Fitting thousands of rows would take hours, and means determine
+        """Return points of one input as means over neighbours in x. Each mean is over rows of a single trunk, or over
+        any rows if every row has a trunk of its own. Fitting thousands of rows would take hours, and means determine
         the law as precisely."""
         log_x, log_y = np.log(self.x[0]), np.log(self.y)
         _, trunk = np.unique(self.cluster, return_inverse=True)
@@ -101,17 +102,19 @@ class FormFit:
     """A fitted law, and how the fit went.
 
     Attributes:
-        theta: internal parameters of the form.
+        form: the form that was fitted.
+        theta: internal parameters of the form: positive ones as logarithms, for x divided by `scale`.
         scale: (inputs,), by which x is divided before it is passed to the form.
-        parameters: by name, in the user's units.
+        parameters: parameters by name, in the user's units.
         loss: "huber", "squares" or "absolute".
         delta: Huber's threshold on log residuals.
         objective: sum of the loss over points, at the optimum.
-        objective_at_start: the same at the start that led to the optimum.
+        objective_at_start: this sum at the starting point from which the optimum was reached.
         starts: how many starting points were tried.
-        agree: how many of them ended at the same objective.
+        agree: how many of them ended at the same, lowest objective.
         gradient: largest component of the gradient of the objective at the optimum.
         rms: root mean square of the log residuals.
+        points: the points that were fitted.
     """
 
     form: Form
@@ -129,17 +132,17 @@ class FormFit:
     points: Points
 
     def log_predict(self, x: np.ndarray) -> np.ndarray:
-        """Return log y at x (one row per input), in the user's units."""
+        """Return the predicted log y, (n,), at x in the user's units, (inputs, n)."""
         with np.errstate(over="ignore"):  # a parameter that the points do not determine may overflow, as in `fit`
             return self.form.log_predict(self.theta, np.atleast_2d(x) / self.scale[:, None])
 
     def predict(self, x: np.ndarray) -> np.ndarray:
-        """Return y at x (one row per input, or a vector for one input)."""
+        """Return the predicted y, (n,), at x in the user's units: (inputs, n), or (n,) for one input."""
         return np.exp(self.log_predict(x))
 
     @property
     def residuals(self) -> np.ndarray:
-        """Log observed - log predicted y, (n,)."""
+        """Log observed - log predicted y of every point, (n,)."""
         return np.log(self.points.y) - self.log_predict(self.points.x)
 
     @property
@@ -171,8 +174,8 @@ class FormFit:
 
 
 def loss_sum(residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarray | float = 1.0) -> Any:
-    """Return the sum of the loss over the last axis. Huber's is r²/2 up to |r| = delta, and delta |r| - delta²/2 beyond
-    it."""
+    """Return the weighted sum of the loss of residuals r over their last axis. `loss`: "squares" (r²/2), "absolute"
+    (|r|) or "huber" (r²/2 up to |r| = delta, and delta |r| - delta²/2 beyond it)."""
     size = np.abs(residuals)
     if loss == "squares":
         each = size**2 / 2
@@ -194,13 +197,12 @@ def fit(
     max_starts: int = 400,
     ftol: float = FTOL,
 ) -> FormFit:
-    """Fit a form to points, from a grid of starts.
+    """Fit a form to points, from the form's grid of starting points.
 
     Args:
         loss: "huber", "squares" or "absolute".
-        delta: Huber's threshold on log residuals; by default 1.345 robust standard deviations of a pilot fit's
-            residuals.
-        weight: of every point, (n,); equal by default. It is scaled to a mean of 1.
+        delta: Huber's threshold on log residuals; None: 1.345 robust standard deviations of a pilot fit's residuals.
+        weight: weight of every point, (n,), which is scaled to a mean of 1; None: all points weigh the same.
         max_starts: a larger grid of starts is thinned to this many.
         ftol: relative improvement at which a descent ends; see `descend`.
 
@@ -268,8 +270,8 @@ def fit(
 
 
 def _subsample(x: np.ndarray) -> np.ndarray:
-    """Return the indices of the points that every start is tried on: all points, or for a large table a fixed random
-    sample and the ends of each input."""
+    """Return the indices of the points, x (inputs, n), to which the form is fitted from every starting point: all
+    points, or for a large table a fixed random sample and the points at the ends of each input."""
     number = x.shape[1]
     if number <= SUBSAMPLE:
         return np.arange(number)
@@ -323,17 +325,20 @@ def descend(
     steps: int = MAX_STEPS,
     rivals: bool = False,
 ) -> np.ndarray:
-    """Minimise the loss by Levenberg-Marquardt on iteratively re-weighted residuals, for a batch of problems at once.
+    """Minimise the summed loss of log residuals for a batch of fits (problems) at once, by Levenberg-Marquardt on
+    iteratively re-weighted residuals.
 
     Args:
-        x: (inputs, n), shared by all problems.
-        log_y: (batch or 1, n).
-        start: (batch, parameters).
-        weight: of points, (batch or 1, n).
+        x: inputs, divided by the fit's scale, (inputs, n), shared by all problems.
+        log_y: (batch, n), or (1, n) if it is shared.
+        start: theta from which each descent starts, (batch, parameters).
+        loss, delta: as in `loss_sum`.
+        weight: weights of the points, (batch, n), or (1, n) if they are shared; None: all points weigh the same.
         ftol: a descent ends after three successive steps (one, if ftol is REFIT_FTOL or more) that improve its sum by
             less than this fraction. There is no absolute tolerance.
         steps: limit on the number of steps.
-        rivals: whether the problems are starts of a single one; after `HEAT` steps only the best go on.
+        rivals: whether the batch is one problem from several starting points; after `HEAT` steps only the best `LANES`
+            descents go on.
 
     Returns: theta where each descent ended, (batch, parameters).
     """
@@ -375,15 +380,15 @@ def descend(
 def objectives(
     form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, weight: np.ndarray, loss: str, delta: float
 ) -> np.ndarray:
-    """Return the objective of every problem of a batch, (batch,)."""
+    """Return the summed loss of every problem of a batch at its theta, (batch,). Arguments are as in `descend`."""
     return loss_sum(_residuals(form, x, log_y, theta), loss=loss, delta=delta, weight=weight)
 
 
 def _polish(
     form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray, *, loss: str, delta: float, weight: np.ndarray
 ) -> np.ndarray:
-    """Improve theta by a trust-region method, because re-weighting converges slowly when most residuals exceed delta.
-    With unequal weights, theta is returned as it is."""
+    """Return theta, (parameters,), improved by a trust-region method, because re-weighting converges slowly when most
+    residuals exceed delta. With unequal weights, theta is returned as it is."""
     if (weight != 1).any():
         return theta
     try:
@@ -407,13 +412,13 @@ def _polish(
 
 
 def _parameters_first(theta: np.ndarray) -> np.ndarray:
-    """Return theta in the shape that forms take: (p,) unchanged, (batch, p) as (p, batch, 1)."""
+    """Return theta in the shape that forms take, parameters first: (p,) unchanged, (batch, p) as (p, batch, 1)."""
     return theta if theta.ndim == 1 else theta.T[:, :, None]
 
 
 def _residuals(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return log predicted - log observed y, clipped, because a descent may leave the range of floating point; it then
-    loses to the other starts."""
+    """Return log predicted - log observed y, (..., n), clipped to ±1000: a descent that leaves the range of floating
+    point then loses to those from other starting points, without an error."""
     with np.errstate(all="ignore"):
         predicted = form.log_predict(_parameters_first(theta), x)
         errors = predicted - log_y
@@ -421,7 +426,8 @@ def _residuals(form: Form, x: np.ndarray, log_y: np.ndarray, theta: np.ndarray) 
 
 
 def _jacobian(form: Form, x: np.ndarray, theta: np.ndarray) -> np.ndarray:
-    """Return the derivatives of log y by the internal parameters, clipped, (..., n, parameters)."""
+    """Return the derivatives of log y at x by the internal parameters, (..., n, parameters), clipped to ±10⁶ to stay
+    finite."""
     with np.errstate(all="ignore"):
         derivatives = form.jacobian(_parameters_first(theta), x)
         derivatives = np.clip(
@@ -438,7 +444,8 @@ def jacobian(made: FormFit) -> np.ndarray:
 def _gradient(
     form: Form, theta: np.ndarray, x: np.ndarray, residuals: np.ndarray, *, loss: str, delta: float, weight: np.ndarray
 ) -> float:
-    """Return the largest absolute component of the gradient of `loss_sum` by the internal parameters."""
+    """Return the largest absolute component of the gradient of the summed loss by the internal parameters, at `theta`.
+    `residuals`: log predicted - log observed y there, (n,)."""
     influence = {"squares": residuals, "absolute": np.sign(residuals)}
     slope = influence.get(loss, np.clip(residuals, -delta, delta))
     return float(np.abs(_jacobian(form, x, theta).T @ (weight * slope)).max())

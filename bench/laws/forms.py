@@ -3,9 +3,10 @@
 Fitting log(prediction) is well-posed; fitting log(y - floor) is not: its global minimum is often floor = 0. Every
 positive parameter is fitted as its logarithm, so no constraint can be violated.
 
-A form computes one curve (theta of shape (p,), x of shape (inputs, n)) or a batch of them (theta (p, batch, 1)): it
-indexes theta by its first axis and leaves the rest to broadcasting. x is divided by `scale` (the geometric mean of the
-data) before it is passed to a form; `natural` converts theta back to parameters in the user's units.
+A form's internal parameters are one array, theta. A form computes one curve (theta of shape (p,), x of shape (inputs,
+n)) or a batch of them (theta (p, batch, 1)): it indexes theta by its first axis and leaves the rest to broadcasting. x
+is divided by `scale` (the geometric mean of the data) before it is passed to a form; `natural` converts theta back to
+parameters in the user's units.
 
 Sources: power with floor, Hoffmann et al. 2022 (arXiv 2203.15556); zhai, Zhai et al. 2021 (2106.04560); m3 and m4,
 Alabdulmohsin et al. 2022 (2209.06640); bnsl1, Caballero et al. 2022 (2210.14891); repeated, Muennighoff et al. 2023
@@ -26,15 +27,16 @@ Theta = np.ndarray
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """The functional form of a law y = f(x), with what a fit needs.
+    """The functional form of a law y = f(x), with what a fit needs. `theta` are its internal parameters, the positive
+    ones as logarithms; its natural parameters are those of `formula`, in the user's units.
 
     Attributes:
-        name, formula: as printed.
+        name, formula: name and formula as printed.
         parameters: names of the parameters, in the order of theta.
         log_predict: (theta, x) -> log y, shape (n,) or (batch, n).
         jacobian: (theta, x) -> derivatives of log y by theta, (..., n, parameters).
         starts: (x, y) -> a grid of starting points for theta.
-        natural: (theta, scale per input) -> parameters by name, in the user's units.
+        natural: (theta, scale per input) -> natural parameters by name.
         inputs: number of independent variables.
         scaled_like: for each input, the input whose scale it shares; () where each has its own.
         limit: natural parameters -> limit of y as x goes to infinity. None for a form without one.
@@ -60,7 +62,7 @@ class Form:
 
 
 def log_sum(*terms: np.ndarray) -> np.ndarray:
-    """Return log(exp(a) + exp(b) + …) of the terms, without overflow."""
+    """Return log(exp(a) + exp(b) + …) of the terms a, b, …, computed without overflow."""
     top = reduce(np.maximum, terms)
     return top + np.log(sum(np.exp(term - top) for term in terms))
 
@@ -74,7 +76,8 @@ def columns(*derivatives: np.ndarray) -> np.ndarray:
 
 
 def log_line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Return (intercept, slope) of the least-squares line through (log x, log y)."""
+    """Return (intercept, slope) of the least-squares line through (log x, log y), where x is the first input of x
+    (inputs, n)."""
     lx, ly = np.log(x[0]), np.log(y)
     slope = float(np.cov(lx, ly, bias=True)[0, 1] / max(float(lx.var()), 1e-12))
     return float(ly.mean() - slope * lx.mean()), slope
@@ -201,9 +204,9 @@ NEWTON_TOGETHER = 2  # steps that are made for all x; half of them have converge
 
 
 def _m4_solve(t: Theta, x: np.ndarray) -> np.ndarray:
-    """Solve the law M4 for u at every x. With w = e0 - e and y = e + w s(u), s the logistic function, the law becomes
-    h(u) = t with h(u) = log s(u) - a log s(-u) and t a function of x. Newton's method converges from any start, because
-    h increases and its curvature has one sign."""
+    """Return u, which gives y of the law M4, at every x. With w = e0 - e and y = e + w s(u), where s is the logistic
+    function, the law becomes h(u) = z, with h(u) = log s(u) - a log s(-u) and z a function of x. It is solved by
+    Newton's method, which converges from any start, because h increases and its curvature has one sign."""
     a = np.exp(np.clip(t[3], -12.0, 6.0))
     wanted = t[2] - np.exp(t[4]) * np.log(x[0]) - (1 - a) * t[1]
     shape = np.broadcast_shapes(np.shape(wanted), np.shape(a))
@@ -239,7 +242,7 @@ def _m4_jacobian(t: Theta, x: np.ndarray) -> np.ndarray:
     u, a = _m4_solve(t, x), np.exp(np.clip(t[3], -12.0, 6.0))
     w, s, c = np.exp(t[1]), np.exp(-np.logaddexp(0, -u)), np.exp(t[4])
     y = np.exp(t[0]) + w * s
-    moved = w * s * (1 - s) / (1 - s + a * s)  # dy / dt, by h'(u) = s(-u) + a s(u)
+    moved = w * s * (1 - s) / (1 - s + a * s)  # dy / dz of `_m4_solve`, by h'(u) = s(-u) + a s(u)
     by_a = moved * a * (t[1] - np.logaddexp(0, u))
     return columns(np.exp(t[0]) / y, (w * s - moved * (1 - a)) / y, moved / y, by_a / y, -moved * c * np.log(x[0]) / y)
 
@@ -352,10 +355,11 @@ CHINCHILLA = Form(
 
 
 def _effective_passes(t: Theta, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return D' / U, the effective number of samples as a multiple of the unique samples U, and its derivative by
-    log R*.
+    """Return D' / U, the effective number of samples as a multiple of the unique samples U, and the derivative of this
+    ratio by log R*.
 
-    D' = U + U R* (1 - exp(-R / R*)), where R = D / U - 1 is the number of repeats; R* says how fast their value decays.
+    D' = U + U R* (1 - exp(-R / R*)), where R = D / U - 1 is the number of repeats, and R* says how fast the value of
+    repeats decays. (R* is the parameter R of the form `repeated`.)
     """
     decay = np.exp(t[5])
     repeats = np.maximum(x[1] / x[2] - 1, 0.0) / decay
@@ -398,8 +402,8 @@ nearly as much as new data up to four epochs (Muennighoff et al. 2023)."""
 
 
 FIRST, SECOND = 1.0, float(np.e)
-"""Second input of a two-family law, for a point of the first or the second family: its logarithm is the indicator (0 or
-1) of the second family."""
+"""Second input of a two-family law, for a point of the first or the second family. The logarithm of this input is the
+indicator (0 or 1) of the second family."""
 
 
 def two_families(form: Form) -> Form:
@@ -407,7 +411,7 @@ def two_families(form: Form) -> Form:
     much for the same y."""
 
     def own(t: Theta, x: np.ndarray) -> np.ndarray:
-        """Return the compute with which the first family reaches the same y, (1, ...)."""
+        """Return, for every point, the compute with which the first family reaches the same y, (1, ...)."""
         return np.exp(np.clip(np.log(x[0]) - t[-1] * np.log(x[1]), -700, 700))[None]
 
     def jacobian(t: Theta, x: np.ndarray) -> np.ndarray:

@@ -26,7 +26,8 @@ the minima scatter about their line by more than it explains, that scatter widen
 
 @dataclass(frozen=True, kw_only=True)
 class Minimum:
-    """The best size at one compute budget, and its loss. `spread`: standard deviation of log size under seed noise."""
+    """The best model size at one compute budget, and the loss there. `spread`: standard deviation of the log of this
+    size that noise between seeds causes."""
 
     budget: float
     size: float
@@ -36,14 +37,15 @@ class Minimum:
 
 @dataclass(frozen=True, kw_only=True)
 class IsoFlop:
-    """The law size* = coefficient × budget^exponent of the best size.
+    """The law size* = coefficient × budget^exponent of the best model size at a compute budget.
 
     Attributes:
-        low, high: interval of the exponent under seed noise, or under the scatter of the minima about the line, if that
-            is larger.
-        minima: one for each budget that was used.
-        dropped: budgets that were left out, with the reason.
-        draws: number of simulated repetitions.
+        low, high: interval of the exponent. It reflects the noise between seeds or, where that is larger, the scatter
+            of the minima about the line.
+        minima: the best size at each budget that was used.
+        dropped: one text for each budget that was left out, with the reason.
+        draws: number of simulated repetitions of the study.
+        level: confidence level of intervals.
         lines: (exponent, log coefficient) of every repetition, (draws, 2).
     """
 
@@ -58,11 +60,11 @@ class IsoFlop:
     lines: np.ndarray
 
     def predict(self, budget: float) -> float:
-        """Return the best size at a budget."""
+        """Return the best size at a budget, by the law."""
         return float(self.coefficient * budget**self.exponent)
 
     def interval(self, budget: float) -> tuple[float, float]:
-        """Return the interval of the best size at a budget."""
+        """Return (low, high), the interval of the best size at a budget."""
         sizes = np.exp(self.lines @ (np.log(budget), 1.0))
         low, high = np.quantile(sizes, [0.5 - self.level / 2, 0.5 + self.level / 2])
         return float(low), float(high)
@@ -78,12 +80,14 @@ def fit(
     seed: int = 0,
 ) -> IsoFlop:
     """Find the minimum of an Akima curve through (log size, log loss) for each budget, and fit a line through
-    (log budget, log size*).
+    (log budget, log size*), where size* is the size at the minimum.
 
     A budget whose best size is the smallest or largest tried is left out and named, because its minimum is elsewhere.
 
     Args:
-        budgets, sizes, losses: of every run, (n,).
+        budgets, sizes, losses: compute budget, model size and loss of every run, (n,).
+        draws: number of simulated repetitions, from which intervals come.
+        level: confidence level of intervals.
 
     Raises:
         UserError: fewer than three budgets with an interior minimum.
@@ -137,8 +141,13 @@ def fit(
 
 
 def _excess(log_c: np.ndarray, minima: Sequence[Minimum], level: float) -> float:
-    """Return the factor by which intervals must be widened: the width of Student's interval from the scatter of the
-    minima about their line, relative to the normal one from their spreads; at least 1."""
+    """Return the factor by which intervals must be widened, at least 1: the width of a Student's t interval from the
+    scatter of the minima about their line, divided by that of a normal interval from the minima's `spread`.
+
+    Args:
+        log_c: log budget of each minimum.
+        level: confidence level of both intervals.
+    """
     sizes, freedom = np.log([m.size for m in minima]), len(minima) - 2
     residuals = sizes - np.polyval(np.polyfit(log_c, sizes, 1), log_c)
     scatter, spread = (residuals**2).sum() / freedom, np.mean([m.spread**2 for m in minima])
@@ -147,8 +156,8 @@ def _excess(log_c: np.ndarray, minima: Sequence[Minimum], level: float) -> float
 
 
 def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """Return log loss of every run minus the mean of its budget; where a budget has repeats of a size, minus the mean
-    of its size at that budget."""
+    """Return, for every run, its log loss minus the mean log loss of all runs at its budget, (n,). If any size has
+    several runs at a budget, the mean is over runs of the same size and budget instead."""
     residual_N, log_loss = np.zeros(len(losses)), np.log(losses)
     for budget in np.unique(budgets):
         here = budgets == budget
@@ -159,8 +168,9 @@ def residuals_by_budget(budgets: np.ndarray, sizes: np.ndarray, losses: np.ndarr
 
 
 def _one_per_budget(budgets: np.ndarray) -> np.ndarray:
-    """Return the budgets, with those that differ by less than `ONE_SIZE` replaced by their geometric mean: tables often
-    hold the exact compute of each run, which differs slightly at one nominal budget."""
+    """Return the budget of every run, (n,), with budgets that differ relatively by less than `ONE_SIZE` replaced by
+    their geometric mean: tables often hold the exact compute of each run, which differs slightly at one nominal
+    budget."""
     order = np.argsort(budgets)
     log_c = np.log(budgets[order])
     if not np.isfinite(log_c).all():
@@ -175,8 +185,8 @@ def _one_per_budget(budgets: np.ndarray) -> np.ndarray:
 
 
 def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return one (log size, loss) per size, the mean over repeats (the best of them would be biased low). Sizes must
-    ascend."""
+    """Return the distinct log sizes and the loss of each, the mean over its runs (the least would be biased low). Sizes
+    must ascend; those that differ relatively by less than `ONE_SIZE` are one."""
     of, first = np.zeros(len(log_n), dtype=int), 0
     for at in range(1, len(log_n)):
         new = log_n[at] - log_n[first] > np.log1p(ONE_SIZE)
@@ -187,12 +197,13 @@ def _one_per_size(log_n: np.ndarray, loss: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _minima(log_n: np.ndarray, log_loss: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the minimum of each curve, for log_loss (sizes, curves): log size there, log loss there, and whether it is
-    at an end of the sizes.
+    """Return the minimum of each of several curves, three arrays (curves,): the log size at the minimum, the log loss
+    there, and whether the minimum is at the smallest or largest size. `log_loss`: (sizes, curves).
 
     An Akima curve through close sizes whose losses differ by chance is steep there, and may swing far below all points.
-    The minimum of a parabola is below its lowest point by less than that point is below the higher of its neighbours. A
-    curve that exceeds this by more than noise is replaced by one that never leaves the range of its points (PCHIP).
+    The minimum of a parabola lies below the lowest point by less than that point lies below the higher of its
+    neighbours. A curve that exceeds this by more than noise is replaced by one that never leaves the range of its
+    points (PCHIP).
     """
     grid = np.concatenate([np.linspace(a, b, SUBDIVISIONS, endpoint=False) for a, b in pairwise(log_n)] + [log_n[-1:]])
     curves = Akima1DInterpolator(log_n, log_loss)(grid)

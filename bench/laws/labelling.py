@@ -1,4 +1,4 @@
-"""Predicts how many labelled images an accuracy takes, from the errors at smaller numbers of images.
+"""Predicts how many labelled images a model needs to reach an accuracy, from its errors at smaller numbers of images.
 
 The law is error(n) = error(m) · (f + (1 - f) (n / m)^-c), where m is the largest number of images so far, c the
 exponent, and f the fraction of the error that remains with any number of images. A few points hardly determine c and f,
@@ -18,7 +18,7 @@ from scipy import special
 from bench.laws.bootstrap import LAW_LEVEL
 from bench.laws.extrapolation import MIN_PLACES, REACH
 
-EXPONENT, EXPONENT_SPREAD = 0.35, 0.5  # median of the prior, and standard deviation of its logarithm
+EXPONENT, EXPONENT_SPREAD = 0.35, 0.5  # prior of c: its median, and the standard deviation of its logarithm
 FLOOR = (0.5, 2.0)  # parameters of the beta distribution that is the prior of f
 BACK = 0.2  # standard deviation of the law's misfit in log error, per unit of log distance below m
 AHEAD = 0.25  # standard deviation of the logarithm of the factor by which the exponent changes beyond m
@@ -45,12 +45,12 @@ class LabellingCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class ImagesNeeded:
-    """How many labelled images, in all, an error takes.
+    """How many labelled images, in all, are needed to reach an error: a posterior distribution, summarised.
 
     Attributes:
-        images: median; like the ends of the interval, infinite beyond REACH times the images at hand.
-        low, high: interval.
-        chance: probability that REACH times the images at hand are enough.
+        images: median; like the ends of the interval, infinite beyond `REACH` times the images at hand.
+        low, high: ends of the interval.
+        chance: probability that `REACH` times the images at hand are enough.
     """
 
     images: float
@@ -60,7 +60,8 @@ class ImagesNeeded:
 
 
 def images_needed(seen: LabellingCurve, wanted: float, *, level: float = LAW_LEVEL) -> ImagesNeeded | None:
-    """Return how many labelled images the error `wanted` takes; None for a curve of fewer than `MIN_PLACES` points."""
+    """Return how many labelled images are needed to reach the error `wanted`, with an interval at a confidence `level`;
+    None for a curve of fewer than `MIN_PLACES` numbers of images."""
     if len(seen.images) < MIN_PLACES:
         return None
     least = 0.5 / seen.num_test
@@ -103,5 +104,6 @@ def images_needed(seen: LabellingCurve, wanted: float, *, level: float = LAW_LEV
 
 
 def _middles(number: int) -> np.ndarray:
-    """Return the midpoints of `number` equal parts of [0, 1]. The quantiles of a distribution at them represent it."""
+    """Return the midpoints of `number` equal parts of [0, 1]. A distribution is represented by its quantiles at these
+    probabilities."""
     return (np.arange(number) + 0.5) / number

@@ -1,4 +1,4 @@
-"""Lack-of-fit F test of a law against group means, with the noise between seeds as pure error.
+"""Lack-of-fit F test of a law against group means (over seeds), with the noise between seeds as pure error.
 
 A law that deviates from the group means by more than their noise has the wrong shape there, however narrow its
 intervals.
@@ -21,7 +21,7 @@ class GroupMeans:
     """Mean errors over seeds, one for each distinct x, in order of x. Arrays are (groups,).
 
     Attributes:
-        x: of each group.
+        x: x of each group, which is compute or another size of a run.
         error: mean error of each group.
         noise: standard error of each mean, from repeated training.
         freedom: degrees of freedom of `noise`; 0 where nothing was repeated and the noise is unknown.
@@ -42,8 +42,8 @@ class LackOfFit:
 
     Attributes:
         p: p-value of the F test.
-        worst: largest deviation, as a fraction of the mean error there.
-        predicted, error: what the law predicts at that point, and the mean error.
+        worst: largest deviation of the law from a mean error, as a fraction of that mean.
+        predicted, error: the error that the law predicts for the group with this deviation, and the group's mean error.
     """
 
     p: float
@@ -57,7 +57,13 @@ class LackOfFit:
 
 
 def lack_of_fit(means: GroupMeans, predicted: np.ndarray, *, parameters: int) -> LackOfFit | None:
-    """Test a law's predictions at the group means. None without repeats, or without more groups than parameters."""
+    """Test whether a law misses the group means by more than their noise. Return None without repeated trainings, or
+    without more groups than parameters.
+
+    Args:
+        predicted: error that the law predicts for each group, (groups,).
+        parameters: number of fitted parameters of the law.
+    """
     freedom = len(means.x) - parameters
     if not means.freedom or freedom < 1:
         return None

@@ -1,5 +1,5 @@
-"""Choice of a form by how well it extrapolated from earlier points (`bench.laws.extrapolation`). Errors on the fitted
-points would favour forms with many parameters."""
+"""Choice of a law's functional form by how well it extrapolated from earlier points (`bench.laws.extrapolation`).
+Errors on the fitted points would favour forms with many parameters."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ MAX_IN_SAMPLE_RATIO = 2.0  # and its in-sample error at most this many times the
 
 @dataclass(frozen=True, kw_only=True)
 class Ranked:
-    """A form and its errors, as rms of log y.
+    """A functional form of a law, and its errors: rms of log observed - log predicted y.
 
     Attributes:
-        extrapolation_rmse: one octave beyond the points fitted, for fits up to earlier x (origins); infinite if it
-            could not be measured.
+        extrapolation_rmse: error one octave beyond the fitted points, in fits to the points up to earlier x (origins);
+            infinite if it could not be measured.
         rollouts: number of these origins.
-        in_sample_rmse: on the fitted points, corrected for the number of parameters.
+        in_sample_rmse: error on the fitted points, corrected for the number of parameters.
     """
 
     form: Form
@@ -40,8 +40,10 @@ def rank(forecasts: Sequence[Forecast]) -> list[Ranked]:
     """Rank forms by their extrapolation error, best first.
 
     Each form is fitted to the points up to an earlier x, the origin, and its error is measured one octave beyond it.
-    For several curves, the geometric mean of their errors counts. All forms are judged by the same origins; a form that
-    could be fitted at too few of them has an infinite error.
+    All forms are judged by the same origins; a form that could be fitted at too few of them has an infinite error.
+
+    Args:
+        forecasts: for each curve, the fits of all forms. A form's error is the geometric mean over curves.
     """
     forecasts = [
         replace(made, origins=tuple(o for o in made.origins if o.prior.places >= RANKING_PLACES)) for made in forecasts
@@ -77,6 +79,7 @@ def select(ranked: Sequence[Ranked], weights: Sequence[Mapping[str, float]] = ()
     """Return the best form, or a simpler one that is practically as good, both beyond the points and on them.
 
     Args:
+        ranked: forms with their errors, from `rank`.
         weights: for each curve, the weights of the forms (`averaging.form_weights`). Where no form has a finite
             extrapolation error, the form with the largest weight on all curves together is chosen; without weights, the
             simplest form, because in-sample errors favour the others.

@@ -34,12 +34,13 @@ class Order:
     """What the user asks for: the answer to be narrowed, the money, and what a run costs.
 
     Attributes:
-        narrow: the answer's name, e.g. "exponent", "y@1e21"; None: the first one available.
+        narrow: name of the answer whose interval is to be narrowed, such as "exponent" or "y@1e21" (y at x = 1e21);
+            None: the first answer that was asked of the fit, else the crossing of two groups, else the exponent.
         money: what all new runs may cost together, in `unit`.
-        price: x (inputs, n) -> cost of a run at each, (n,).
-        unit: of `price` and `money`: "FLOP", "hours" or a column's name.
+        price: x (inputs, n) -> the cost of a run at each x in `unit`, (n,).
+        unit: the unit of `price` and `money`: "FLOP", "hours" or a column's name.
         per_unit: price of one unit in the user's currency; None if unknown.
-        per_unit_from: where `per_unit` comes from.
+        per_unit_from: source of `per_unit`, in words; None if it is unknown.
     """
 
     narrow: str | None
@@ -59,13 +60,13 @@ def answer(
     law: Forecast | None,
     asked: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the proposed runs, and how wide the interval of the answer is expected to be with them.
+    """Return the proposed runs as JSON types, and how wide the interval of the answer is expected to be with them.
 
     Args:
-        form: of all groups; None where forms are averaged by their weights.
-        middle: x at which slopes are compared.
-        law: the law that predicts beyond the data, of a single group.
-        asked: answers that were asked of the fit; the first is used if `order` names none.
+        form: the form of all groups' laws; None where forms are averaged by their weights.
+        middle: x at which the slopes of laws are compared.
+        law: the law that predicts beyond the data, if there is a single group; else None.
+        asked: names of answers that were asked of the fit; the first is narrowed if `order` names none.
 
     Raises:
         UserError: there is no such answer, or too little money for any run.
@@ -129,7 +130,8 @@ def _money(order: Order, cost: float) -> float | None:
 
 
 def _now(wanted: NarrowedAnswer, groups: Sequence[KnownGroup]) -> float | None:
-    """Return the present answer: the median over refits of the existing runs; None if no refit gives one."""
+    """Return the present answer, not as a logarithm: the median over refits to the existing runs; None if no refit
+    gives it."""
     rng = np.random.default_rng(1)
     worlds = [design.drawn(group, NOW, rng) for group in groups]
     values = np.array([wanted.value(laws) for laws in zip(*worlds, strict=True)])
@@ -149,9 +151,9 @@ def _half(
     problem: design.Problem,
     law: Forecast | None,
 ) -> float | None:
-    """Return the expected half-width of the answer's interval with a design; None if it is infinite or unknown. For an
-    answer beyond the data it is an extrapolation interval, as for predictions; otherwise it comes from simulated
-    studies."""
+    """Return the expected half-width of the answer's interval with a design (`count_C`, how often each candidate is
+    run); None if it is infinite or unknown. If the answer still lies beyond the data then, the interval is that of
+    extrapolation, as for predictions; otherwise it comes from simulated studies."""
     beyond = problem.beyond(count_C)
     if beyond > INSIDE and wanted.extrapolation:
         half = misses_quantile(LAW_LEVEL) * wanted.extrapolation * beyond
@@ -165,7 +167,8 @@ def _half(
 def chosen(
     order: Order, groups: Sequence[KnownGroup], *, form: forms.Form | None, middle: float, law: Forecast | None
 ) -> np.ndarray:
-    """Return the x of the runs that are chosen, (inputs, n); a run that is to be repeated is in it repeatedly."""
+    """Return x of the proposed runs, (inputs, n); a run that is to be repeated occurs in it repeatedly. `form`,
+    `middle` and `law` are as in `answer`."""
     wanted = _extrapolated(named(order.narrow or "exponent", groups, form=form, middle=middle), groups, law)
     candidates = _candidates(groups, order)
     count = design.choose(design.problem(wanted, groups, candidates), order.money)
@@ -176,10 +179,11 @@ def chosen(
 
 
 def _candidates(groups: Sequence[KnownGroup], order: Order) -> Candidates:
-    """Return the runs that may be proposed: x from that of the smallest run up, at prices that the money allows.
+    """Return the runs that may be proposed: from the x of the smallest existing run up, at prices that the money
+    allows.
 
     Raises:
-        UserError: the money pays for none, or every run would be a negligible part of it.
+        UserError: no run costs at most the money and at least the fraction `LEAST_SHARE` of it.
     """
     every, of = [], []
     for number, one in enumerate(groups):
@@ -215,7 +219,11 @@ def _steps(first: float, last: float, per_octave: int) -> np.ndarray:
 
 
 def named(name: str, groups: Sequence[KnownGroup], *, form: forms.Form | None, middle: float) -> NarrowedAnswer:
-    """Return the answer with this name, such as "exponent" or "y@1e21" (kind@place).
+    """Return the answer with this name, such as "exponent", or "y@1e21" for y at x = 1e21 (kind@place).
+
+    Args:
+        form: the form of all groups' laws, whose parameters are answers too; None where forms are averaged.
+        middle: x at which the slopes of laws are compared.
 
     Raises:
         UserError: there is no such answer, or it needs another number of groups or another place.
@@ -351,7 +359,8 @@ def _x_of(at: np.ndarray, groups: Sequence[KnownGroup]) -> NarrowedAnswer:
 
 
 def _extrapolated(wanted: NarrowedAnswer, groups: Sequence[KnownGroup], law: Forecast | None) -> NarrowedAnswer:
-    """Return the answer with its extrapolation error per unit of log distance, if its target lies beyond the data."""
+    """Return the answer with its extrapolation error per unit of log distance, if its target lies beyond the data. If
+    the target lies inside the data, it is replaced by None."""
     if wanted.target is None or law is None:
         return wanted
     distance = float(law.distance(wanted.target[:, None])[0])

@@ -182,7 +182,8 @@ def read(path: Path) -> pd.DataFrame:
 def _typed(
     names: list[str], rows: list[list[str]], numbers_of_lines: list[int], *, unclear: tuple[str, ...] = ()
 ) -> pd.DataFrame:
-    """Return the table; columns whose entries are all numbers become numeric."""
+    """Return the rows as a table whose index holds line numbers; columns whose entries are all numbers become numeric.
+    `unclear`: columns whose commas may be decimal or between thousands."""
     text = io.StringIO()
     csv.writer(text).writerows([names, *rows])
     text.seek(0)
@@ -195,7 +196,8 @@ def _typed(
 
 
 def _read_decimal_commas(names: list[str], rows: list[list[str]]) -> tuple[str, ...]:
-    """Replace decimal commas in `rows` by points, in place. Return the columns where "1,500" may be 1.5 or 1500."""
+    """Replace decimal commas in `rows` by points, in place. Return the names of the columns in which this is undecided,
+    because "1,500" may be 1.5 or 1500."""
     unclear = []
     for at, name in enumerate(names):
         entries = [row[at].strip() for row in rows]
@@ -211,11 +213,12 @@ def _read_decimal_commas(names: list[str], rows: list[list[str]]) -> tuple[str, 
 
 
 def column(table: pd.DataFrame, name: str) -> str:
-    """Return the column that `name` means: the one with exactly this name, else the only one with the same name in
-    another spelling or another usual name, else the only one that ends in it ("val.loss" for "results.val.loss").
+    """Return the full name of the column that `name` means: the column with exactly this name, else the only one with
+    the same name in another spelling or another usual name of the same quantity, else the only one whose name ends in
+    `name` after a point or slash ("val.loss" means "results.val.loss").
 
     Raises:
-        UserError: there is none (similar names are suggested), or there are several.
+        UserError: there is no such column (similar names are suggested), or there are several.
     """
     same = _matches(table, name)
     if len(same) == 1:
@@ -255,10 +258,11 @@ def select(table: pd.DataFrame, conditions: Sequence[str]) -> pd.DataFrame:
 
 
 def split(table: pd.DataFrame, conditions: Sequence[str], *, x: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the rows that `select` would return, and the rows that are held out for comparison with predictions.
+    """Return the rows that `select` would return, which are to be fitted, and the rows that are held out for comparison
+    with predictions.
 
     A row is held out if it fails only conditions on x, or on the size of a run (parameters, samples, compute). A row
-    that fails any other condition is a run of another kind, and is in neither.
+    that fails any other condition is a run of another kind, and is in neither table. `x`: names of the x columns.
 
     Raises:
         UserError: see `select`.
@@ -301,7 +305,11 @@ def _beside(entries: pd.Series, sign: str, wanted: str) -> np.ndarray:
 def with_inputs(table: pd.DataFrame, x: Sequence[str]) -> tuple[pd.DataFrame, list[str]]:
     """Return the table with columns for a law of N (parameters) and D (samples), and notes for the user.
 
-    If the table has compute C but only one of N and D, the other is computed as C / (6 × the one), which is noted.
+    If the table has compute C but only one of N and D, a column for the missing one is computed: N as C / (6 D), or D
+    as C / (6 N). A note says so.
+
+    Args:
+        x: names of the columns of N and D, in this order.
 
     Raises:
         UserError: a compute column is given as N or D, or a column is missing.
@@ -338,7 +346,7 @@ def numbers(table: pd.DataFrame, name: str) -> np.ndarray:
 
 
 def _floats(entries: pd.Series) -> np.ndarray:
-    """Return every entry as a number; NaN for text that is not one.
+    """Return every entry of a column as a number, (n,); NaN for text that is not a number.
 
     Raises:
         UserError: an entry consists of digits but is not a valid number, or may mean two numbers.
@@ -376,7 +384,8 @@ class RunPrice:
     """The cost of a run as a function of its x: constant · x1^power1 · x2^power2 · …
 
     Attributes:
-        powers: (inputs,).
+        constant: cost, in `unit`, of a run whose inputs are all 1.
+        powers: power of each input, (inputs,).
         unit: "FLOP", "hours" or a column's name.
     """
 
@@ -392,8 +401,13 @@ class RunPrice:
 def run_price(table: pd.DataFrame, x: Sequence[str], *, cost: str | None = None) -> RunPrice:
     """Return the cost of a run as a function of its x.
 
-    It is a least-squares line through the logarithms of the column `cost`, or of the table's compute column. Without
-    such a column, or if x is compute, it is 6 N D for a law of several inputs, and x itself for a law of one.
+    The function is a least-squares line in logarithms through the values of the column `cost`, or else of the table's
+    compute column. Without such a column, or if x is compute, a run costs 6 N D for a law of several inputs, and x
+    itself for a law of one input.
+
+    Args:
+        x: names of the x columns.
+        cost: name of the column of costs; None: the compute column, if there is one.
 
     Raises:
         UserError: an unknown column, or one with too few positive numbers.
@@ -422,7 +436,8 @@ def run_price(table: pd.DataFrame, x: Sequence[str], *, cost: str | None = None)
 
 
 def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:
-    """Return the rows of every group, by the group's name; rows without a group form one group, `BLANK`."""
+    """Return the rows of every group, by the group's name. `name`: the column that holds the groups; rows without an
+    entry there form one group, `BLANK`."""
     named: dict[str, list[pd.DataFrame]] = {}
     for group, part in table.groupby(column(table, name), dropna=False):
         named.setdefault(group_name(group), []).append(part)  # 1 and "1" have the same name
@@ -430,7 +445,7 @@ def by_group(table: pd.DataFrame, name: str) -> dict[str, pd.DataFrame]:
 
 
 def group_name(entry: Any) -> str:
-    """Return the name of the group that an entry of the group column stands for."""
+    """Return the name of the group for an entry of the group column; `BLANK` for a missing one."""
     if pd.isna(entry) or entry == "":
         return BLANK
     # a blank makes pandas read a column of integers as floats
@@ -445,8 +460,9 @@ def points(
 
     Args:
         x, y: names of columns.
-        cluster: name of the column that says which trunk (training run) a row comes from.
-        full: see `full_accuracy`.
+        cluster: name of the column that says which trunk (training run) a row comes from; None: all rows are
+            independent.
+        full: value of a perfect accuracy in column y, from `full_accuracy`; None: y is not an accuracy.
 
     Raises:
         UserError: an unknown column, or no row left.
@@ -498,13 +514,15 @@ def full_accuracy(table: pd.DataFrame, y: str, *, accuracy: bool | None = None) 
 
 
 def outcomes(table: pd.DataFrame, y: str, full: float | None) -> np.ndarray:
-    """Return column y as a loss or an error, (n,). `full`: see `full_accuracy`."""
+    """Return column y as a loss or an error, (n,). `full`: value of a perfect accuracy, with which y becomes
+    1 - y / full; None: y is returned as it is."""
     y_N = numbers(table, y)
     return y_N if full is None else 1 - y_N / full
 
 
 def _labels(table: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return the categorical columns by name: text columns with few distinct values."""
+    """Return the entries of categorical columns as text, by column name. A text column is categorical if it has
+    more than one value and on average at least `MIN_OF_A_KIND` rows per value."""
     words = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]
     few = [c for c in words if 1 < table[c].nunique() <= len(table) // MIN_OF_A_KIND]
     return {c: table[c].map(str).to_numpy() for c in few if table[c].map(_number).isna().any()}
@@ -515,7 +533,8 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None, f
     repeated data.
 
     Args:
-        full: see `full_accuracy`.
+        x, y, group: names of columns. Column `group` is not checked, because each of its values gets a law of its own.
+        full: value of a perfect accuracy in column y, from `full_accuracy`; None: y is not an accuracy.
 
     Raises:
         UserError: the table mixes schedules, kinds of checkpoints, or units of compute.
@@ -541,8 +560,8 @@ def guard(table: pd.DataFrame, *, x: Sequence[str], y: str, group: str | None, f
 
 
 def _known(table: pd.DataFrame, names: Sequence[str]) -> str | None:
-    """Return the first column with one of these names that holds numbers; None without one. (A column "size" may hold
-    text such as "B/16".)"""
+    """Return the first column that has one of these names and holds any number; None without one. (A column "size" may
+    hold text such as "B/16".)"""
     named = (str(c) for c in table.columns if _plain(c) in names or _bare(c) in names)
     return next((name for name in named if np.isfinite(table[name].map(_number)).any()), None)
 

@@ -42,8 +42,8 @@ UNIT_FACTORS = {2: "MACs beside FLOPs", 3: "forward beside forward + backward", 
 
 
 def check_autocorrelation(made: FormFit) -> list[str]:
-    """Return a warning if residuals are autocorrelated along x. The lag-1 autocorrelation of n independent residuals
-    has a standard deviation of 1 / sqrt(n)."""
+    """Return a warning if residuals are autocorrelated along x, else []. The test: the lag-1 autocorrelation of n
+    independent residuals has a standard deviation of 1 / sqrt(n)."""
     residuals = made.residuals[np.argsort(made.points.x[0], kind="stable")]
     power = float((residuals**2).sum())
     if made.form.inputs > 1 or made.rms < NEGLIGIBLE_RMS or not power:
@@ -59,8 +59,13 @@ def check_autocorrelation(made: FormFit) -> list[str]:
 
 
 def check_groups(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> list[str]:
-    """Return a warning if a categorical column explains much of the residuals' variance (`MIN_EXPLAINED`): then one law
-    was fitted to rows that follow several."""
+    """Return a warning if a categorical column explains much of the residuals' variance (`MIN_EXPLAINED`), else []: if
+    one does, one law was fitted to rows that follow several.
+
+    Args:
+        residuals: log residuals of all rows, (n,).
+        labels: categorical columns of the table by name, (n,) each.
+    """
     worst, name = MIN_EXPLAINED, ""
     for column, values in labels.items():
         kinds, of = np.unique(values, return_inverse=True)
@@ -81,12 +86,13 @@ def check_groups(residuals: np.ndarray, labels: Mapping[str, np.ndarray]) -> lis
 
 
 def _f_test(between: float, first: int, within: float, second: int) -> float:
-    """Return the p-value of an F test, from two sums of squares, each followed by its degrees of freedom."""
+    """Return the p-value of an F test from two sums of squares, `between` and `within` groups, which have `first` and
+    `second` degrees of freedom."""
     return float(special.fdtrc(first, second, between / first / (within / second))) if within > 0 else 0.0
 
 
 def check_exponents(made: FormFit) -> list[str]:
-    """Return a warning if an exponent of a law of several inputs is negative."""
+    """Return a warning if an exponent (alpha or beta) of a law of several inputs is negative, else []."""
     names = [name for name in ("alpha", "beta") if made.parameters.get(name, 1.0) < 0]
     return (
         [
@@ -147,14 +153,15 @@ def check_rates(
     better: Callable[[np.ndarray], Any] = np.argmin,
     family: np.ndarray | None = None,
 ) -> list[str]:
-    """Return a warning if the best learning rate at some place is the lowest or the highest that was tried there. A
-    place is a value of x within a family; places with a single learning rate are ignored.
+    """Return a warning if the best learning rate at some place is the lowest or the highest that was tried there, else
+    []. A place is a value of x within a family; places with a single learning rate are ignored.
 
     Args:
-        x_IN: (inputs, n) or (n,).
-        rates: learning rates, (n,).
-        better: returns the index of the best y.
-        family: of every run, (n,); None: all are of one.
+        x_IN: x of every run, (inputs, n) or (n,).
+        rates: learning rate of every run, (n,).
+        y: loss, error or accuracy of every run, (n,).
+        better: values of y -> the index of the best.
+        family: family of every run, (n,); None: all runs are of one family.
     """
     x_IN = np.atleast_2d(x_IN)
     known = np.isfinite(x_IN).all(axis=0) & np.isfinite(rates) & np.isfinite(y)
@@ -180,7 +187,8 @@ def check_rates(
 
 
 def check_repeats(epochs: np.ndarray) -> list[str]:
-    """Return a warning if data were seen more than `MAX_EPOCHS` times, for a law without a term for repeated data."""
+    """Return a warning if data were seen more than `MAX_EPOCHS` times, for a law without a term for repeated data; else
+    []. `epochs`: passes over the data, for every run."""
     many = int((epochs > MAX_EPOCHS).sum())
     if not many:
         return []
@@ -192,7 +200,10 @@ def check_repeats(epochs: np.ndarray) -> list[str]:
 
 
 def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> None:
-    """Check that all compute of a column is counted in the same way.
+    """Check that a table counts the compute of all its runs in the same way.
+
+    Args:
+        flops, params, tokens: compute, parameters N and samples D of every run, (n,).
 
     Raises:
         UserError: flops / (6 N D) falls into two groups that differ by a factor of 2, 3 or 6.
@@ -218,8 +229,8 @@ def check_units(flops: np.ndarray, params: np.ndarray, tokens: np.ndarray) -> No
 
 
 def is_one_run(points: Points) -> bool:
-    """Return whether points look like evaluations of a single run: many, at distinct and evenly spaced x. (The sizes of
-    independent runs usually grow by factors.)"""
+    """Return whether points look like evaluations of a single run: there are many, at distinct and evenly spaced x.
+    (The sizes of independent runs usually grow by factors.)"""
     x = np.sort(points.x[0])
     steps = np.diff(x)
     even = np.abs(steps - np.median(steps)) <= EVEN_RTOL * np.median(steps)
@@ -227,7 +238,7 @@ def is_one_run(points: Points) -> bool:
 
 
 def check_direction(points: Points) -> list[str]:
-    """Return a warning if y grows with x: it may be an accuracy instead of an error, or the reverse."""
+    """Return a warning if y grows with x, else []: y may be an accuracy that was taken for an error, or the reverse."""
     log_x, log_y = np.log(points.x[0]), np.log(points.y)
     if len(points) > 2 and np.ptp(log_x) and np.ptp(log_y) and float(np.corrcoef(log_x, log_y)[0, 1]) > 0.5:
         add = "is no accuracy, add --no-accuracy" if points.share else "is an accuracy, add --accuracy"
@@ -236,8 +247,8 @@ def check_direction(points: Points) -> list[str]:
 
 
 def check_published(made: FormFit, parameters: Mapping[str, float]) -> list[str]:
-    """Return a warning if published `parameters` are not an optimum: if the sum of the loss there is above that of the
-    fit. [] if it is as low.
+    """Return a warning if published `parameters` of the fit's form are not an optimum: if the sum of the loss with them
+    is above that of the fit. [] if it is as low.
 
     An optimiser with an absolute tolerance, given the mean of a small loss, stops after a few steps and reports
     convergence; published laws have gone wrong that way (Besiroglu et al. 2024, arXiv 2404.10102).

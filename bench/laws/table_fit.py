@@ -71,17 +71,17 @@ class Request:
         budget: column of compute budgets, for "isoflop".
         loss, delta: see `fit.fit`.
         at: x to predict at, (inputs, n).
-        reach: values of y whose x is asked.
+        reach: values of y (or accuracies) whose x is asked.
         schedule: what the rows are: "runs" (independent runs), or evaluations of one run whose learning rate is
-            "constant" or in "decay"; None: judged by their spacing.
-        published: parameters of a published law, to be judged.
+            "constant" or in "decay"; None: this is guessed from their trunk and spacing.
+        published: parameters of a published law by name, to be judged.
         draws: number of resamples.
         backtest: whether the answer holds the errors from earlier origins.
         curves: whether the answer holds every group's points and its curve with bands, for a figure.
-        design: what the next runs may cost together, in the unit of the column `cost`, or of compute.
-        narrow: the answer whose interval these runs are to narrow (`bench.laws.next_runs`).
-        cost: column of costs.
-        unit_prices: for the units "FLOP" and "hours", the price of one and its source.
+        design: what the next runs may cost together, in the unit of `cost` or of compute; None: no runs are proposed.
+        narrow: name of the answer whose interval these runs are to narrow (`bench.laws.next_runs`).
+        cost: column of costs; None: see `runs_table.run_price`.
+        unit_prices: "FLOP" or "hours" -> (price of one, source of the price).
     """
 
     x: tuple[str, ...]
@@ -111,10 +111,10 @@ class Group:
     """One group of a table, with its fits.
 
     Attributes:
-        points: that are fitted.
-        rows: the rows whose means the points are; the points themselves where there are few.
+        points: the points that are fitted.
+        rows: the rows whose means the points are; the points themselves if no means were formed.
         notes: lines for the user on how the rows were interpreted.
-        law: the law that predicts, if no form is given ("auto"); otherwise None.
+        law: the law that predicts, for the form "auto"; otherwise None.
         fits: a fit of every form of one input to all points; () for a law of several inputs.
         withheld: the reason why the law gives no intervals beyond the points; None if it does.
     """
@@ -128,7 +128,7 @@ class Group:
 
     @property
     def weights(self) -> dict[str, float]:
-        """Weight of every form that the points allow, the largest first."""
+        """Akaike weight of every form that the points allow, by name, the largest first."""
         return averaging.form_weights(self.fits) if self.fits else {}
 
 
@@ -136,7 +136,7 @@ def answer(table: pd.DataFrame, request: Request, *, held: pd.DataFrame | None =
     """Fit laws to a table and return everything that was asked for, as JSON types.
 
     Args:
-        held: rows that are not fitted; they are compared with the predictions at their x.
+        held: held-out rows, which are not fitted but compared with the predictions at their x; None: there are none.
 
     Raises:
         UserError: unknown names, points that do not belong in one fit, or too few points in every group.
@@ -207,9 +207,9 @@ def _design(
     """Return the next runs that narrow the interval of an answer most, as `bench.laws.next_runs.answer` does.
 
     Args:
-        told: the fitted groups by name.
-        form: of all groups; None under "auto".
-        middle: x at which slopes are compared.
+        told: the fitted groups by name, each with its bootstrap refits.
+        form: the form of all groups' laws; None under "auto".
+        middle: x at which the slopes of laws are compared.
     """
     price = reader.run_price(table, request.x, cost=request.cost)
     prices = request.unit_prices or {}
@@ -244,11 +244,8 @@ def _design(
 
 
 def _check_asked(request: Request, full: float | None) -> None:
-    """Raise UserError for an option that is not allowed, and for an x or y that no run can have.
-
-    Args:
-        full: see `runs_table.full_accuracy`.
-    """
+    """Raise UserError for an option that is not allowed, and for an x or y that no run can have. `full`: the value of a
+    perfect accuracy (`runs_table.full_accuracy`); None: y is not an accuracy."""
     for name, allowed in CHOICES.items():
         if getattr(request, name) not in (None, *allowed):
             raise unknown(name, str(getattr(request, name)), allowed, cutoff=ALIKE)
@@ -266,8 +263,8 @@ def _error_of(accuracy: float) -> float:
 
 
 def exponents_apart(first: Averaged, second: Averaged, x: float) -> dict[str, Any]:
-    """Return the exponent of the first law at x minus that of the second, from independent refits of both: "value",
-    "low" and "high"; these are None if they cannot be compared, and "reason" says why.
+    """Return the exponent (slope -d log y / d log x) of the first law at x minus that of the second, from independent
+    refits of both: "value", "low" and "high"; all None if they cannot be compared, and then "reason" says why.
 
     In simulations (420 pairs of `tools/measure_crossings.py`, 5 to 12 points), 90 % intervals hold the difference in
     94 ± 1 % if the form is unknown, and in 91 ± 2 % of 255 pairs if it is known; quantiles of the differences between
@@ -341,7 +338,8 @@ def _residuals(law: fit.FormFit, rows: fit.Points) -> np.ndarray:
 
 
 def _law(points: fit.Points) -> Forecast:
-    """Return the law that predicts: the median of the forms that bend, or a power law if there are too few points."""
+    """Return the law that predicts: the median of the forms that bend in log-log coordinates, or a power law if there
+    are too few points for any of these."""
     try:
         return extrapolation.forecast(points)
     except UserError:
@@ -375,11 +373,11 @@ def _one_run(points: fit.Points, request: Request) -> bool:
 
 
 def _nearest(groups: Sequence[Group]) -> forms.Form:
-    """Return the form whose parameters are shown for the laws of all groups: the one whose fits are nearest to these
-    laws, at the end of the points and beyond.
+    """Return the form whose parameters are shown for all groups: the form whose fits are nearest to the groups' laws,
+    at the end of the points and beyond.
 
-    It is one of the forms whose median the laws are, or a power law. Among forms that are as near within `AS_NEAR`, it
-    is the one with the fewest parameters.
+    A law is a median of several forms; the result is one of these, or a power law. Of forms that are equally near, to
+    within `AS_NEAR`, it is the one with the fewest parameters.
     """
     apart: dict[str, list[float]] = {}
     for group in groups:
@@ -395,8 +393,8 @@ def _nearest(groups: Sequence[Group]) -> forms.Form:
 
 
 def _middle(every: list[fit.Points]) -> float:
-    """Return the geometric middle of the range of the first input that all groups cover; without one, of the whole
-    range."""
+    """Return the geometric middle of the range of the first input that the points of all groups cover; if they cover no
+    common range, of the whole range. `every`: the points of each group."""
     least, most = ([float(end(p.x[0])) for p in every] for end in (np.min, np.max))
     low, high = max(least), min(most)
     return math.sqrt(low * high) if low < high else math.sqrt(min(least) * max(most))
@@ -415,8 +413,9 @@ def _fit(
     quantities that forms can be compared by, predictions, warnings), and its refits.
 
     Args:
+        form: the form that is fitted; under "auto", the form whose parameters are shown.
         middle: x at which slopes are compared.
-        seed: of the resamples; different for each group.
+        seed: number of the group, from which the random seed of its resamples is made.
         held: the group's rows that are not fitted.
     """
     points = group.points
@@ -477,9 +476,9 @@ def _fit(
 
 
 def curve(made: Forecast, resampled: Averaged, points: fit.Points, *, far: float, top: float) -> dict[str, list[Any]]:
-    """Return the law that predicts as a curve for a figure, one list per column: x, y, its intervals, and whether x is
-    beyond the largest run. It goes from the smallest run to `far`, or to the largest run if the law gives no intervals
-    beyond it. `top`: upper limit of y."""
+    """Return the law that predicts as a curve for a figure, one list per column: x, y, the intervals of y, and whether
+    x is beyond the largest run. The curve goes from the smallest run to x = `far`, or to the largest run if the law
+    gives no intervals beyond it. `top`: upper limit of y."""
     low, high = float(points.x.min()), float(points.x.max())
     beyond = np.geomspace(high, far, CURVE_POINTS)[1 : None if made.answers else 1]
     x = np.concatenate([np.geomspace(low, high, CURVE_POINTS), beyond])
@@ -491,7 +490,8 @@ def curve(made: Forecast, resampled: Averaged, points: fit.Points, *, far: float
 
 
 def _ruled_out(form: forms.Form, weights: Mapping[str, float], *, auto: bool) -> list[str]:
-    """Return a warning if the points contradict the form whose parameters are shown (weight below `RULED_OUT`)."""
+    """Return a warning if the points contradict the form whose parameters are shown (its weight is below `RULED_OUT`),
+    else []. `auto`: whether the user left the form to the program, so that intervals over all forms are printed too."""
     weight = weights.get(form.name, 0.0)
     if not weights or weight >= RULED_OUT:
         return []
@@ -508,6 +508,7 @@ def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np
     """Return one row for each prediction, with its intervals; an interval that the data do not support is None.
 
     Args:
+        bands: predictions and intervals at `at`.
         at: x of the predictions, (inputs, n).
         top: upper limit of y.
     """
@@ -529,8 +530,8 @@ def predictions(made: Forecast, bands: Bands, at: np.ndarray, *, top: float = np
 
 
 def _why_not(made: Forecast, distance: float) -> str | None:
-    """Return the reason why there is no interval at a log distance beyond the data, and which runs would change that;
-    None if there is one."""
+    """Return the reason why there is no interval at a log `distance` beyond the data (negative: below them), and which
+    runs would change that; None if there is an interval."""
     if distance < 0:
         return "it lies below the data, where nothing was tested; a run there would tell"
     if distance == 0 or made.answers:
@@ -562,7 +563,7 @@ def reached(made: Forecast, resampled: Averaged, wanted: float, *, share: bool) 
 
 
 def _bends(made: Forecast) -> list[str]:
-    """Return a warning if the last point is outside the interval that was predicted from the points before it."""
+    """Return a warning if the last point is outside the interval predicted from points before it, else []."""
     missed = made.departure()
     if missed is None:
         return []
@@ -605,8 +606,8 @@ def _seen(table: pd.DataFrame, held: pd.DataFrame, request: Request, full: float
 
 
 def observed(seen: HeldOutRuns, at: np.ndarray, prediction: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Compare the held-out runs at one x with a prediction: mean of y, number of runs, and how many lie inside the
-    widest interval of the prediction. None if there are no runs at this x."""
+    """Compare the held-out runs at one x (`at`, (inputs,)) with a prediction: mean of y, number of runs, and how many
+    lie inside the prediction's widest interval. None if there are no runs at this x."""
     here = np.isclose(seen.x, at[:, None], rtol=1e-9, atol=0).all(axis=0)
     if not here.any():
         return None
@@ -617,7 +618,8 @@ def observed(seen: HeldOutRuns, at: np.ndarray, prediction: Mapping[str, Any]) -
 
 
 def past_error(made: Forecast, distance: float) -> dict[str, Any]:
-    """Return how far off predictions from the points up to an earlier x were, at about a log distance beyond it."""
+    """Return how far off predictions from the points up to an earlier x were, at about a log `distance` beyond it: an
+    `extrapolation.PastError` as a dictionary."""
     return dataclasses.asdict(made.past_error(distance)) if made.origins else {"origins": 0}
 
 
@@ -662,7 +664,7 @@ def backtest(made: Forecast) -> dict[str, Any]:
 
 
 def _isoflop(table: pd.DataFrame, request: Request, full: float | None) -> dict[str, Any]:
-    """Return the isoFLOP analysis as JSON types: the best size at each budget, and the exponent of its law."""
+    """Return the isoFLOP analysis as JSON types: the best model size at each budget, and the law through these."""
     if request.group:
         raise UserError(
             "The form 'isoflop' fits one set of budgets at a time.",

@@ -45,7 +45,8 @@ def lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def title(result: Mapping[str, Any]) -> str:
-    """Return one sentence about the exponents: that of a single law, a comparison of two, or the range of several."""
+    """Return one sentence about the exponents of the fitted laws in the result of `table_fit.answer`: the exponent of a
+    single law, a comparison of two laws, or the range of several."""
     if len(result.get("exponents", [])) == 1:
         return exponents(result["exponents"][0])
     name, *others = sorted(result["fits"], key=lambda name: result["fits"][name]["slope"]["value"])
@@ -56,7 +57,8 @@ def title(result: Mapping[str, Any]) -> str:
 
 
 def exponents(apart: Mapping[str, Any]) -> str:
-    """Return a sentence that says which of two groups falls faster, or that this is inconclusive."""
+    """Return a sentence that says which of two groups has the law that falls faster, or that this is inconclusive.
+    `apart`: from `table_fit.exponents_apart`, with the names of the groups."""
     first, second, value = apart["first"], apart["second"], apart["value"]
     unsure = f"inconclusive whether {first} or {second} falls faster"
     what = "exponents" if apart.get("straight") else f"slopes at x = {compact(apart['x'])}"
@@ -71,21 +73,22 @@ def exponents(apart: Mapping[str, Any]) -> str:
 
 
 def with_ends(quantity: Mapping[str, float]) -> str:
-    """Return a value with its interval, as "value [low, high]"."""
+    """Return a quantity ("value", "low", "high") as the text "value [low, high]"."""
     value, low, high = (significant(quantity[end]) for end in ("value", "low", "high"))
     return f"{value} [{low}, {high}]".replace("-", "−")
 
 
 def predictor(forms: Sequence[str]) -> str:
-    """Return the name of the law that predicts: that of its form, or "median of … forms"."""
+    """Return the name of the law that predicts: the name of its only form, or "median of … forms that bend"."""
     return form_name(forms[0]) if len(forms) == 1 else f"median of {len(forms)} forms that bend"
 
 
 def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[str]:
-    """Return a line for each quantity that forms can be compared by (slope, floor, exponent), with its interval.
+    """Return a line for each quantity by which forms are compared (slope, floor, exponent), with its interval over all
+    forms.
 
     Args:
-        groups: quantities by name (`averaging.OverForms` as dictionaries).
+        groups: quantity by name, each an `averaging.OverForms` as a dictionary.
         place: where the slope is taken, such as "x = 1e18".
     """
     lines = []
@@ -99,7 +102,7 @@ def over_forms(groups: Mapping[str, Mapping[str, float]], place: str) -> list[st
 
 
 def weights(forms: Mapping[str, float]) -> str:
-    """Return a list in words: forms with their weights, then the names of the forms that are ruled out."""
+    """Return a list in words: the forms with their weights in percent, then the names of those that are ruled out."""
     kept = [f"{name} {significant(100 * weight, 2)} %" for name, weight in forms.items() if weight >= NAMED_APART]
     others = [name for name, weight in forms.items() if weight < NAMED_APART]
     return ", ".join(kept) + (f"; ruled out: {', '.join(others)}" if others else "")
@@ -110,8 +113,8 @@ def next_runs(d: Mapping[str, Any], names: Sequence[str]) -> list[str]:
     be with all the money and with less.
 
     Args:
-        d: from `next_runs.answer`.
-        names: of the x columns.
+        d: the result of `next_runs.answer`.
+        names: names of the x columns.
     """
     value = "" if d["value"] is None else f" (now {compact(d['value'], 3)})"
     text = [f"next runs that narrow the {d['narrows']}{value} most, for {_cost(d)}:"]
@@ -129,7 +132,7 @@ def next_runs(d: Mapping[str, Any], names: Sequence[str]) -> list[str]:
 
 
 def _cost(of: Mapping[str, Any]) -> str:
-    """Return a cost in its unit, and in money if there is a price."""
+    """Return the cost of a run, or of several, in words: in its unit, and in money if the unit has a price."""
     what = f"{compact(of['cost'], 3)} {of['unit']}"
     return what if of["money"] is None else f"{significant(of['money'])} in money ({what})"
 
@@ -145,7 +148,8 @@ def _half(half: float | None, log: bool) -> str:
 
 
 def _crossing(c: Mapping[str, Any]) -> str:
-    """Return one sentence about a pair of groups: where they cross, or what is known instead."""
+    """Return one sentence about the laws of two groups: where they cross, or what is known instead. `c`: a
+    `crossing.Crossing` as a dictionary, with the names of the groups."""
     where = ""
     if c["x"] is not None:
         where = f" at {compact(c['x'])} [{compact(c['low'])}, {compact(c['high'])}], then {c['overtakes']} is ahead"
@@ -157,7 +161,8 @@ def _crossing(c: Mapping[str, Any]) -> str:
 
 
 def _fit(name: str, answer: Mapping[str, Any], reached: str) -> list[str]:
-    """Return the lines on one group's law. `reached`: what the values of --reach are, "accuracy" or "y"."""
+    """Return the lines on one group's law. `answer`: the group's entry in the result of `table_fit.answer`; `reached`:
+    what the values of --reach are, "accuracy" or "y"."""
     card = answer["card"]
     form, level = card["form"], f"{answer['level']:.0%}"
     law = answer.get("predicted_by", [form])
@@ -192,8 +197,14 @@ def _fit(name: str, answer: Mapping[str, Any], reached: str) -> list[str]:
 
 
 def _prediction(where: str, what: str, p: Mapping[str, Any]) -> str:
-    """Return a line on one prediction: its intervals and, beyond the data, how far beyond and how far off earlier
-    predictions were; or the reason why there is none."""
+    """Return a line on one prediction: its intervals and, if it lies beyond the data, how far beyond and how far off
+    earlier predictions were; or the reason why there is no prediction.
+
+    Args:
+        where: the x, such as "x = 1e18".
+        what: the predicted value in words, such as "y = 0.21".
+        p: a row of `table_fit.predictions`.
+    """
     if p["refused"]:
         return f"  {where}: no prediction; {p['refused']}"
     text = f"  {where}: {what}, {_range(p['total'])} in total"
@@ -208,7 +219,8 @@ def _prediction(where: str, what: str, p: Mapping[str, Any]) -> str:
 
 
 def _reached(r: Mapping[str, Any], what: str) -> str:
-    """Return a line that says at which x another run would have a given y or accuracy. `what`: "y" or "accuracy"."""
+    """Return a line that says at which x another run would have a given y or accuracy. `r`: from `table_fit.reached`;
+    `what`: "y" or "accuracy"."""
     low, high = ("?" if r[end] is None else compact(r[end]) for end in ("low", "high"))
     if r["x"] is None:
         least = f"; x is at least {low}" if r["low"] is not None else ""
@@ -223,7 +235,7 @@ INTERVALS = {"one_run": "the interval of one run", "total": "the total interval"
 
 
 def _observed(observed: Mapping[str, Any]) -> str:
-    """Return a line that compares a prediction with the held-out runs at its x."""
+    """Return a line that compares a prediction with the held-out runs at its x (from `table_fit.observed`)."""
     value, number = significant(observed["y"], 4), observed["n"]
     start = f"    held out there: {value}" + (f", the mean of {number} runs" if number > 1 else "")
     if observed["interval"] is None:
@@ -235,7 +247,8 @@ def _observed(observed: Mapping[str, Any]) -> str:
 
 
 def _backtest(backtest: Mapping[str, Any]) -> list[str]:
-    """Return the backtest as a table, one line per origin."""
+    """Return the result of `table_fit.backtest` as a table: a line for each origin, the earlier x up to which points
+    were fitted."""
     if not backtest["rows"]:
         return ["  backtest: too few points to go back to earlier origins"]
     text = ["  backtest: points up to | number | off by, at times beyond (interval then)"]

@@ -19,7 +19,8 @@ MAX_BYTES = 256 << 20  # largest file that is read
 
 
 def read(place: Path) -> list[Run]:
-    """Return the runs of all JSON files below a folder. A `config.json` or the like beside a log holds its settings."""
+    """Return the runs of all JSON files below a folder. A `config.json` or the like (SETTINGS) beside a log holds the
+    log's settings."""
     paths = sorted([*place.rglob("*.jsonl"), *place.rglob("*.json")])
     logs = [path for path in paths if path.stem not in SETTINGS]
     alike = len({path.name for path in logs}) == 1
@@ -33,8 +34,8 @@ def read(place: Path) -> list[Run]:
 
 
 def read_file(path: Path) -> list[Run] | None:
-    """Return the runs of one file; None if it is not JSON, or if it is a plain table, whose rows do not name their
-    runs."""
+    """Return the runs in one file; None if it is not JSON, or if it is a plain table, whose rows do not name the run
+    that they belong to."""
     if path.suffix not in (".json", ".jsonl"):
         return None
     found = _parsed(path)
@@ -44,12 +45,17 @@ def read_file(path: Path) -> list[Run] | None:
 
 
 def runs_of(found: Any, name: str, settings: Mapping[str, Any]) -> list[Run]:
-    """Return the runs of a parsed file. `name`: of the run, if there is one. `settings`: those from files beside it.
+    """Return the runs in the parsed JSON `found`:
 
     - A list of objects is the log of one run, or of several if its rows name their runs.
-    - An object with a list of objects inside is one run with its log if these have steps, else several runs.
-    - An object that holds only objects is several runs.
+    - An object that contains a list of objects is one run with this log if the objects have steps; otherwise each
+      object of the list is a run.
+    - An object of which all values are objects is several runs, one for each value.
     - Lists of numbers in an object are the series of one run.
+
+    Args:
+        name: name of the run, if there is only one; else the beginning of the runs' names where none is given.
+        settings: settings from files beside this one, which apply to every run.
     """
     if isinstance(found, list):
         rows = [row for row in found if isinstance(row, Mapping)]
@@ -83,13 +89,15 @@ def runs_of(found: Any, name: str, settings: Mapping[str, Any]) -> list[Run]:
 
 
 def _run(name: str, rows: list[Mapping[str, Any]], settings: Mapping[str, Any]) -> Run:
-    """Build one run from its rows: numbers become series; texts and truth values become settings."""
+    """Return one run made from the rows of its log: numbers become series; texts and truth values become settings, in
+    addition to `settings`."""
     words = {key: value for row in rows for key, value in flat(row).items() if isinstance(value, str | bool)}
     return Run(name=name, settings={**settings, **words}, series=series_of(rows, STEPS))
 
 
 def _told_apart(rows: list[Any], settings: Mapping[str, Any]) -> list[Run] | None:
-    """Return the runs of rows that name their run, if some run has several rows; None otherwise."""
+    """Return the runs of rows that name the run they belong to (RUNS), if some run has several rows; None otherwise.
+    `settings` apply to every run."""
     for key in RUNS:
         names = [row.get(key) for row in rows if isinstance(row, Mapping)]
         if names and None not in names and len({*map(str, names)}) < len(names):

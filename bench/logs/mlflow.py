@@ -28,13 +28,14 @@ def is_store(place: Path) -> bool:
 
 
 def _folders(place: Path) -> Iterator[Path]:
-    """Yield the folders of runs: below a store, an experiment or a run."""
+    """Yield the folders of the runs at a path, which may be a whole store, one experiment or one run."""
     for pattern in ("*/*/meta.yaml", "*/meta.yaml", "meta.yaml"):
         yield from (path.parent for path in sorted(place.glob(pattern)) if (path.parent / "metrics").is_dir())
 
 
 def read(place: Path) -> list[Run]:
-    """Return the runs of a store in a folder, except deleted ones."""
+    """Return the runs in an MLflow store that is a folder, except runs that were deleted. `place`: the folder of the
+    store, of an experiment or of a run."""
     made = []
     for folder in dict.fromkeys(_folders(place)):
         about = dict(
@@ -62,7 +63,8 @@ def _name(folder: Path, path: Path) -> str:
 
 
 def _series(path: Path) -> list[tuple[float, float]]:
-    """Return (step, value) for each line "time value step" of a file; without steps, lines are counted."""
+    """Return (step, value) for each line "time value step" of a file. If a line has no step, the line's number is
+    taken, from 0."""
     rows = (line.split() for line in path.read_text(encoding="utf-8").splitlines())
     return [
         (float(row[2]) if len(row) > 2 else number, float(row[1])) for number, row in enumerate(rows) if len(row) > 1
@@ -70,7 +72,7 @@ def _series(path: Path) -> list[tuple[float, float]]:
 
 
 def _typed(text: str) -> Any:
-    """Convert a parameter, which MLflow stores as text, to a number if it is one."""
+    """Return a parameter, which MLflow stores as text, as an int or a float if the text is one, else unchanged."""
     for kind in (int, float):
         try:
             return kind(text)
@@ -86,10 +88,10 @@ def is_database(path: Path) -> bool:
 
 
 def read_database(path: Path) -> list[Run]:
-    """Return the runs of an MLflow database, which is opened read-only.
+    """Return the runs in an MLflow database, except deleted ones. The database is opened read-only.
 
     Raises:
-        UserError: it is not a database of MLflow.
+        UserError: the file is not a database of MLflow.
     """
     try:
         connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)

@@ -1,4 +1,5 @@
-"""Reads logs of any known kind: finds out which kind lies at a path and calls its reader."""
+"""Reads the logs of any experiment tracker that is known: finds out which one wrote the logs at a path, and calls its
+reader."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ KNOWN = "a folder of TensorBoard, wandb or mlruns; files of JSON"
 
 
 def read(place: Path) -> Logs | None:
-    """Return the runs at a path or at "wandb:ENTITY/PROJECT"; None for a file that is itself a table of runs.
+    """Return the runs in the logs at a path, or on a server at "wandb:ENTITY/PROJECT". None if there is no such file,
+    or if it is itself a table of runs.
 
     Raises:
         UserError: a folder holds no logs of a known kind, or a reader fails.

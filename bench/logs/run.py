@@ -1,8 +1,8 @@
-"""A run as a tracker logged it, and runs as the table to which scaling laws are fitted.
+"""A run as an experiment tracker logged it, and runs as the table to which scaling laws are fitted.
 
-Each point of a law is a run, not a step of one: a row holds the run's settings and the last value of each of its
-series, or the values at the step where y was best. On request all values of y become rows; if these are from one run,
-`bench.laws` makes no statement beyond the data.
+Each point of a law is a run, not a step of one: a row of the table holds the run's settings and the last value of each
+of its series, or the values at the step where y, the quantity that the law predicts, was best. On request each value of
+y becomes a row; if these are from one run, `bench.laws` makes no statement beyond the data.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Logs:
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested settings: {"model": {"depth": 2}} -> {"model.depth": 2}. Lists are left out, because a cell of a
-    table cannot hold them."""
+    """Return nested settings as one level of names: {"model": {"depth": 2}} -> {"model.depth": 2}. Lists are left out,
+    because a cell of a table cannot hold them. `prefix`: what every name begins with."""
     made: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
@@ -87,7 +87,7 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def series_of(rows: Iterable[Mapping[str, Any]], steps: Sequence[str]) -> dict[str, list[tuple[float, float]]]:
     """Return name -> (step, value) pairs for all numbers in logged rows. `steps`: names that may hold the step, of
-    which the first one in a row is used; without one, the step is the row's number."""
+    which the first one in a row is used; if a row has none of them, the step is the row's number, from 0."""
     made: dict[str, list[tuple[float, float]]] = {}
     for number, row in enumerate(rows):
         step = next((row[name] for name in steps if isinstance(row.get(name), int | float)), number)
@@ -101,11 +101,13 @@ def series_of(rows: Iterable[Mapping[str, Any]], steps: Sequence[str]) -> dict[s
 
 
 def table(logs: Logs, *, points: str = "final", y: str = "") -> pd.DataFrame:
-    """Return a table with one row per run, or one row per value of y if `points` is "all"; its index starts at 1.
+    """Return a table with one row per run that ended as planned, or one row per value of y if `points` is "all"; its
+    index starts at 1.
 
     Args:
-        points: one of `bench.logs.POINTS`; "best" uses the values at the step at which y was best.
-        y: name of the series that "best" and "all" refer to.
+        points: "final" for the last value of each series, "best" for the values at the step at which y was best, or
+            "all".
+        y: name of the series that "best" and "all" refer to; "" if `points` is "final".
     """
     rows = list[dict[str, Any]]()
     for run in logs.finished:
@@ -123,7 +125,8 @@ def table(logs: Logs, *, points: str = "final", y: str = "") -> pd.DataFrame:
 
 
 def _values(run: Run, until: float) -> dict[str, float]:
-    """Return the last finite value of every series up to and including the step `until`, and the last step."""
+    """Return the last finite value of each series of a run up to and including the step `until`, by name, and under
+    STEP the last step among these."""
     made, last = dict[str, float](), -math.inf
     for name, series in run.series.items():
         before = [(step, value) for step, value in series if step <= until and math.isfinite(value)]
@@ -138,12 +141,12 @@ def _values(run: Run, until: float) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns to which a law is fitted.
+    """The columns of a table of runs to which a law is fitted.
 
     Attributes:
         x, y: names of columns; several columns for x are separated by commas.
         group: column that divides the runs into groups; None if there is none.
-        guessed: those of "x", "y" and "group" that the user did not name.
+        guessed: which of "x", "y" and "group" the user did not name.
     """
 
     x: str
@@ -152,7 +155,8 @@ class Columns:
     guessed: tuple[str, ...]
 
     def said(self, logs: Logs, points: str) -> list[str]:
-        """Return sentences that tell the user how the logs were read."""
+        """Return sentences that tell the user how the logs were read. `points`: "final", "best" or "all", see
+        `table`."""
         left_out = [run for run in logs.runs if run not in logs.finished]
         which = {"final": "the last value of each run", "best": "the best value of each run", "all": "every value"}
         taken = [f"x = {self.x}", f"y = {self.y} ({which[points]})", f"group = {self.group or 'none'}"]
@@ -167,7 +171,7 @@ class Columns:
 
 
 def columns(logs: Logs, *, x: str | None, y: str | None, group: str | None) -> Columns:
-    """Choose the columns of a fit: those that the user named, and the likeliest for the others.
+    """Choose the columns of a fit: those that the user named, and the likeliest ones where the user named none (None).
 
     Args:
         x: one name, or several separated by commas.
@@ -210,7 +214,7 @@ def columns(logs: Logs, *, x: str | None, y: str | None, group: str | None) -> C
 
 
 def check_points(logs: Logs, points: str) -> None:
-    """Check that a fit would have more than one run's last or best value.
+    """Check that a fit would have more points than the last or best value of a single run. `points`: see `table`.
 
     Raises:
         UserError: the logs hold one run, and `points` is not "all".
@@ -225,7 +229,8 @@ def check_points(logs: Logs, points: str) -> None:
 
 
 def meant(made: pd.DataFrame, name: str) -> str:
-    """Return the column that a user means by its full name or the last part of it: "n_params" for "model.n_params".
+    """Return the column of the table `made` that a user means by its full name or by the last part of it: "n_params"
+    for "model.n_params".
 
     Raises:
         UserError: no column, or several, may be meant.
@@ -266,5 +271,5 @@ def _plain(name: str) -> str:
 
 
 def _words(name: str) -> str:
-    """Split a name into lower-case words: "val/loss", "valLoss" and "val_loss" -> "val loss"."""
+    """Return a name as lower-case words: "val loss" for "val/loss", "valLoss" and "val_loss"."""
     return re.sub(r"[\W_]+", " ", re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)).lower()

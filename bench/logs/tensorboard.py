@@ -17,10 +17,10 @@ HPARAMS = "hparams"  # the name of TensorBoard's plug-in for hyperparameters
 
 
 def read(place: Path) -> list[Run]:
-    """Return the runs below a folder, or in one file.
+    """Return the runs whose event files lie below a folder, or the run in one such file.
 
-    torch's `add_hparams` writes hyperparameters into a folder of their own inside the run's: a folder with settings and
-    series of at most one value is merged into the run whose folder it lies in.
+    torch's `add_hparams` writes hyperparameters into a folder of their own inside the run's. Therefore a folder with
+    settings and series of at most one value is merged into the run whose folder it lies in.
 
     Raises:
         UserError: the files hold no scalar.
@@ -56,7 +56,8 @@ def read(place: Path) -> list[Run]:
 
 
 def _tensors(events: Any) -> dict[str, list[tuple[float, float]]]:
-    """Return the series of scalars that are stored as tensors of one element, as TensorFlow 2 writes them."""
+    """Return name -> (step, value) pairs for scalars that are stored as tensors of one element, as TensorFlow 2 writes
+    them. `events`: a loaded `EventAccumulator`."""
     from tensorboard.util import tensor_util
 
     made = {}
@@ -68,7 +69,8 @@ def _tensors(events: Any) -> dict[str, list[tuple[float, float]]]:
 
 
 def _settings(events: Any) -> dict[str, Any]:
-    """Return the hyperparameters of a run; an empty dict if it has none."""
+    """Return the hyperparameters of a run, by name; an empty dict if it has none. `events`: a loaded
+    `EventAccumulator`."""
     from tensorboard.plugins.hparams import plugin_data_pb2
 
     made: dict[str, Any] = {}

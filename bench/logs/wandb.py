@@ -64,7 +64,8 @@ def read(place: Path) -> list[Run]:
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """Yield the records of a .wandb file. An incomplete record at the end, left by a killed run, is ignored.
+    """Yield the records of a .wandb file, each an encoded protobuf message. An incomplete record at the end, left by a
+    killed run, is ignored.
 
     Raises:
         UserError: the file is not a log of Weights & Biases.
@@ -97,7 +98,8 @@ def _items(items: Any) -> dict[str, Any]:
 
 
 def from_server(name: str) -> list[Run]:
-    """Return the runs of "wandb:ENTITY/PROJECT", with the one summary value that the server has for each series.
+    """Return the runs of `name`, "wandb:ENTITY/PROJECT". Each series has one value, the summary that the server keeps
+    of it.
 
     Raises:
         UserError: the server cannot be reached, or refuses the key or the name.
@@ -122,8 +124,8 @@ def _status(state: str) -> str:
 
 
 def exported(path: Path) -> list[Run] | None:
-    """Return the runs of a CSV file that was exported from the web page: a chart, with a column per run and series, or
-    the table of runs, with a row per run. None for any other table."""
+    """Return the runs of a CSV file that was exported from the web page of Weights & Biases: a chart, with a column per
+    run and series, or the table of runs, with a row per run. None for any other table."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         header = file.readline()
     if "__MIN" not in header and not all(name in header for name in EXPORTED):

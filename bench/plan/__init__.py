@@ -1,1 +1,1 @@
-"""Plans a study: its work and its cost, before it starts."""
+"""Plan a study: which runs are left to do, and what they cost, before any of them starts."""

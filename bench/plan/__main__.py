@@ -104,8 +104,17 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _within(options: StudyOptions, text: str, console: Console, *, save: Path | None) -> tuple[Plan, Chosen]:
-    """Choose the grid that a budget buys, print it, and write it to `save` if given. Return its plan and the choice."""
-    from bench.plan import budget  # SciPy, which no other plan needs
+    """Choose the part of the suite's grid of runs that gives the narrowest intervals within a budget, print it, and
+    plan it.
+
+    Args:
+        text: the budget as the user typed it, such as "12h".
+        save: path of a study file to write the chosen part to; None writes none.
+
+    Returns:
+        The plan of the chosen part, and the choice beside the alternatives that it is compared with.
+    """
+    from bench.plan import budget  # imports SciPy, which no other plan needs
 
     wanted = budget.parse(text)
     whole = make_plan(options, to_run=False, report=view.ConsoleReporter(console), as_new=True)
@@ -123,8 +132,8 @@ def _within(options: StudyOptions, text: str, console: Console, *, save: Path | 
 
 
 def _evidence(options: StudyOptions) -> Evidence | None:
-    """Return the evidence of the suite's results; None where there are none."""
-    from bench.analysis import lr_sweep, study_data  # pandas, which no other plan needs
+    """Return the results in the suite's folder as tables of means with intervals; None if there are no results."""
+    from bench.analysis import lr_sweep, study_data  # import pandas, which no other plan needs
 
     suite = suites.load(options.what.suite)
     folder = options.where.results / suite.name

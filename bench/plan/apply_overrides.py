@@ -1,4 +1,5 @@
-"""Makes the changes that a user asks for (`bench.study.overrides`) to the cells of a suite."""
+"""Apply the changes that a user asks for (--recipe, --set, --sweep, --horizons; see `bench.study.overrides`) to the
+cells of a suite. A cell is one training run with its evaluations."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ YES_OR_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, 
 
 
 def listing() -> str:
-    """Return a text on suites, fields of recipes, and recipes of the paper, for --help."""
+    """Return the part of --help that lists suites with their questions, fields of recipes, and recipes of the ViT
+    paper."""
     from bench.suites import _paper
 
     suites = (f"\n  {name:15} {registry.load('suite', name).question}" for name in registry.names("suite"))
@@ -36,10 +38,12 @@ def listing() -> str:
 
 
 def length(text: str, cell: Cell, sizes: DataSizes, *, whole: int | None = None) -> int:
-    """Return a length of training in images, from "8000", "8000images", "100steps", "2epochs", or "5%" of `whole`.
+    """Return a length of training in images. `text` states it as "8000", "8000images", "100steps", "2epochs", or "5%".
 
     Args:
-        whole: images; None: the cell's longest horizon.
+        cell: its batch size gives the length of a step, and its training set that of an epoch.
+        sizes: sizes of the data sets.
+        whole: the number of images of which a percentage is taken; None: the cell's longest horizon (budget).
 
     Raises:
         UserError: the text has another form.
@@ -58,7 +62,11 @@ def length(text: str, cell: Cell, sizes: DataSizes, *, whole: int | None = None)
 
 
 def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
-    """Return a horizon in images. Raise UserError for less than an image; only 0 itself means the untrained network."""
+    """Return a horizon, the budget in images at which a training is evaluated. The text 0 means the untrained network.
+
+    Raises:
+        UserError: the text is no length of training, or comes to less than one image and is not 0 itself.
+    """
     images = length(text, cell, sizes)
     if images == 0 and text.strip("0."):
         raise UserError(f"A horizon of {text!r} is less than an image of {cell.data_name}.", "Give at least one image.")
@@ -66,8 +74,15 @@ def _horizon(text: str, cell: Cell, sizes: DataSizes) -> int:
 
 
 def _as_in_the_paper(cell: Cell, recipe: str, *, shortest: int) -> Cell:
-    """Return the cell with the recipe of the paper's row of this name. Raise UserError if the model cannot be trained
-    like that. `shortest`: images of the study's shortest budget."""
+    """Return the cell with a recipe of the ViT paper, scaled to the cell's batch size.
+
+    Args:
+        recipe: name of a row of the paper's Table 3, such as "paper:ViT-B/16:imagenet".
+        shortest: images of the study's shortest budget, of which the warm-up is a fraction.
+
+    Raises:
+        UserError: there is no such row, or it has dropout and the model has none.
+    """
     from bench.suites import _paper
 
     row = _paper.row(recipe)
@@ -100,7 +115,8 @@ def _value(key: str, text: str) -> Any:
 
 
 def _literal(text: str) -> Any:
-    """Convert a text to a number, a pair of numbers and the like, or a bool for yes or no; else return it unchanged."""
+    """Return the value of a text: True or False for yes, no and the like, else that of a Python literal such as a
+    number or a tuple; any other text is returned unchanged."""
     if text.isalpha() and text.lower() in YES_OR_NO:
         return YES_OR_NO[text.lower()]
     try:
@@ -112,14 +128,14 @@ def _literal(text: str) -> Any:
 
 
 def changed(overrides: Overrides, cells: Sequence[Cell], sizes: DataSizes) -> list[Cell]:
-    """Return the cells with the user's changes. Each cell that trains becomes one for each combination of swept values;
-    cells that train nothing (raw pixels) stay.
+    """Return the cells with the user's changes. Each cell becomes one cell for each combination of the values of
+    --sweep, except cells that train nothing (raw pixels), which stay as they are.
 
     Args:
         sizes: sizes of the data sets, which give the length of an epoch.
 
     Raises:
-        UserError: a field does not take its value, or horizons are no ascending list.
+        UserError: a field of a recipe cannot have the value given, or a horizon is no length of training.
     """
     if not (overrides.recipe or overrides.horizons or overrides.set or overrides.sweep):
         return list(cells)
@@ -137,8 +153,8 @@ def changed(overrides: Overrides, cells: Sequence[Cell], sizes: DataSizes) -> li
 
 
 def _lengths(overrides: Overrides, cell: Cell, sizes: DataSizes) -> Iterator[tuple[Cell, dict[str, str] | None]]:
-    """Yield, for each combination of swept values, the cell with its batch and horizons, and the settings that are left
-    for `_recipe` to make."""
+    """Yield, for each combination of the values of --sweep, the cell with its new batch size and horizons (budgets),
+    and the settings (field of a recipe -> value as typed) that `_recipe` has to apply to it."""
     for values in itertools.product(*(texts for _, texts in overrides.sweep)):
         swept = tuple((key, text) for (key, _), text in zip(overrides.sweep, values, strict=True))
         settings = dict(overrides.set + swept)
@@ -151,8 +167,16 @@ def _lengths(overrides: Overrides, cell: Cell, sizes: DataSizes) -> Iterator[tup
 
 
 def _recipe(overrides: Overrides, cell: Cell, settings: dict[str, str], sizes: DataSizes, *, shortest: int) -> Cell:
-    """Return the cell with its recipe and settings. A warm-up in percent is taken of the study's shortest budget
-    (`shortest`, in images), so that all cells warm up alike."""
+    """Return the cell with the recipe that --recipe names, and with these settings on top of it.
+
+    Args:
+        settings: field of a recipe, or "model." and an option of the model -> value as typed.
+        shortest: images of the study's shortest budget. A warm-up in percent is a fraction of it, and not of the cell's
+            own budget, so that all cells warm up alike.
+
+    Raises:
+        UserError: a setting cannot have its value, or the model cannot be trained by the recipe.
+    """
     if overrides.recipe and cell.job == "train":
         cell = _as_in_the_paper(cell, overrides.recipe, shortest=shortest)
     for key, text in settings.items():

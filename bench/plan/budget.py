@@ -1,10 +1,13 @@
-"""The grid that answers a suite's question best within a budget: --budget 200gpuh, 12h, or 500eur with --price.
+"""Choose the part of a suite's grid that answers its question best within a budget: --budget 200gpuh, 12h, or 500eur
+with --price.
 
-The answer is the lead of each family over each other at equal compute (and at equal numbers of images, where the suite
-asks for them), averaged over the range that the whole grid spans. Its interval is expected from variance components
-(bench/stats/components.py): those of the study's own records where there are enough, else those of the main study, an
-assumption that is stated. The search starts from the whole grid, removes what narrows the interval least for its time
-until the rest fits, and then makes single exchanges as long as one helps.
+A grid consists of units; a unit is a model with a number of training images, and has horizons (the budgets at which it
+is evaluated) and a number of seeds. The answer is the lead of each family over each other, their difference in accuracy
+at equal compute (and at equal numbers of images, where the suite asks for them), averaged over the range that the whole
+grid spans. The width of its interval is predicted from variance components (bench/stats/components.py): those of the
+study's own records where there are enough, else those of the main study, an assumption that is stated. The search
+starts from the whole grid, removes what narrows the intervals least for its time until the rest fits, and then makes
+single exchanges as long as one helps.
 """
 
 from __future__ import annotations
@@ -35,26 +38,26 @@ BUDGET_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([a-z]+|[€$£¥]
 UNITS = {"gpuh": ("device", 1.0), "h": ("wall", 1.0), "min": ("wall", 1 / 60)}
 CURRENCIES = "€ $ £ ¥ eur usd gbp jpy chf cny inr cad aud"
 ASSUMED_COMPONENTS = Components(model=0.0169, point=5.5e-4, trunk=3.8e-5, run=2.0e-4, df=10)
-"""Components of the headline accuracy of the main study at scale `cpu`, on two cores. An assumption about any other
-study."""
-MIN_RECORDS = 20  # results from which on a study's own variance components are used
-MAX_SEED_FACTOR = 2  # times the suite's number of seeds, at most
-MAX_SWAPS = 4  # exchanges at most
+"""Variance components of the accuracy by which the main study (suite `scaling`) is judged at scale `cpu`, on two cores.
+For any other study they are an assumption."""
+MIN_RECORDS = 20  # least number of results for which a study's own variance components are used
+MAX_SEED_FACTOR = 2  # a choice has at most this many times the suite's number of seeds
+MAX_SWAPS = 4  # largest number of exchanges in a search
 POINTS_PER_LEAD = 17  # values of x over which a lead is averaged
-COMPUTE, IMAGES = "compute", "data_size"  # axes
+COMPUTE, IMAGES = "compute", "data_size"  # axes, which are comparisons of a suite
 LEAD_OVER = {COMPUTE: "at equal compute", IMAGES: "at equal numbers of images"}
 COMPUTE_WEIGHT = 3.0  # weight of a lead at equal compute; a lead at equal numbers of images has weight 1
-Unit = tuple[str, int | None]  # (a model, its number of training images; None: all)
+Unit = tuple[str, int | None]  # (a model, its number of training images; None: all of the set)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How much a study may cost.
+    """What a study may cost.
 
     Attributes:
-        amount: how much, in `unit`.
-        unit: "device" hours, "wall" hours, or "money".
-        typed: the unit as the user gave it, and the amount in that unit.
+        amount: hours, or a sum of money, as `unit` says.
+        unit: "device" for hours summed over devices, "wall" for hours of wall time, or "money".
+        typed: (unit, amount) as the user typed them, such as ("min", 30.0).
     """
 
     amount: float
@@ -63,7 +66,7 @@ class Budget:
 
 
 def parse(text: str) -> Budget:
-    """Parse a budget such as "200gpuh", "12h", "30min" or "500eur".
+    """Return the budget that a text states: "200gpuh" (hours of one device), "12h" or "30min" (of wall time), "500eur".
 
     Raises:
         UserError: the text has another form.
@@ -79,7 +82,8 @@ def parse(text: str) -> Budget:
 
 
 def within(plan: Plan, budget: Budget) -> float:
-    """Return the seconds of work, summed over workers, that a budget allows on the plan's devices.
+    """Return the seconds of work that a budget allows on the plan's devices, summed over workers (a worker does one
+    cell at a time).
 
     Raises:
         UserError: the budget is money, and no price is given.
@@ -99,10 +103,10 @@ def within(plan: Plan, budget: Budget) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The cost of one training of one seed.
+    """What it costs to train a model on one number of images, with one seed and one recipe.
 
     Attributes:
-        recipe: its recipe, which decides how many images its horizons take.
+        recipe: the recipe, which decides how many images a list of horizons takes.
         per_image: seconds of training per image.
         per_horizon: seconds of evaluation per horizon.
     """
@@ -117,17 +121,19 @@ class Training:
 
 @dataclass(frozen=True, kw_only=True)
 class GridOption:
-    """One model at one number of images: what its trainings cost, and where on an axis they lie.
+    """A unit that a grid may contain, which is one model on one number of images: what its training runs cost, and
+    where its horizons lie on the axis of compute.
 
     Attributes:
         cell: a cell of the suite with this model and number of images.
         family: family of the model.
-        x: horizon -> logarithm (base 2) of its training FLOPs.
-        whole: whether it trains on as many images as any in the study: on all, or on the N of a set named as NAME@N.
-        trainings: the trainings of each seed: several where the study has several data sets, or recipes of a sweep. A
+        x: horizon in images -> log2 of its training FLOPs.
+        whole: whether no unit of the study trains on more images: this one trains on all, or on the N of a set that is
+            named NAME@N.
+        trainings: the training runs of one seed: several where the study has several data sets, or sweeps recipes. A
             choice holds for all of them.
         seeds: number of seeds in the suite.
-        most: number of seeds that may be chosen at most.
+        most: largest number of seeds that may be chosen.
     """
 
     cell: Cell
@@ -143,12 +149,13 @@ class GridOption:
         return self.cell.model, self.cell.num_images
 
     def is_on(self, axis: str) -> bool:
-        """Return whether it is part of an axis: of the axis of compute, only if it trains on all images."""
+        """Return whether this option is part of an axis, a comparison of the suite: `IMAGES`, or `COMPUTE`, to which
+        only options belong that train on all images."""
         return axis in self.cell.axes and (axis != COMPUTE or self.whole)
 
     def seconds(self, horizons: Iterable[int]) -> float:
-        """Return the seconds of one seed's trainings if they are evaluated at these horizons (and untrained, where the
-        suite does so)."""
+        """Return the seconds that the training runs of one seed take with evaluations at these horizons, and of the
+        untrained network where the suite evaluates it."""
         kept = tuple(sorted({*horizons, *({0} & set(self.cell.horizons))}))
         if kept in ((), (0,)):
             return 0.0
@@ -156,15 +163,15 @@ class GridOption:
 
 
 Choice = dict[Unit, tuple[tuple[int, ...], int]]
-"""A chosen grid: unit that is trained -> (its horizons, its number of seeds)."""
+"""A chosen grid: unit that is trained -> (its horizons in images, its number of seeds)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridQuestion:
-    """What the choice of a grid rests on: how far families lead each other, what cells cost, and how results vary.
+    """What grids are judged by: the leads of families that are asked for, what units cost, and how much results vary.
 
     Attributes:
-        options: unit -> its costs and place on the axes.
+        options: unit -> its costs and its place on the axes.
         fixed: seconds of cells that every grid has (raw pixels).
         components: variances from which the widths of intervals are predicted.
         compute: leads at equal compute.
@@ -184,17 +191,20 @@ class GridQuestion:
         return {option.cell.model: option.family for option in self.options.values()}
 
     def whole(self) -> Choice:
-        """Return the suite's own grid."""
+        """Return the suite's own grid: every model and number of images, with all of its horizons (budgets) and
+        seeds."""
         return {unit: (tuple(option.x), option.seeds) for unit, option in self.options.items()}
 
     def seconds(self, choice: Choice) -> float:
-        """Return the seconds that a choice takes on one worker."""
+        """Return the seconds that a chosen grid takes on one worker, including the cells that every grid has (raw
+        pixels)."""
         return self.fixed + sum(
             seeds * self.options[unit].seconds(horizons) for unit, (horizons, seeds) in choice.items()
         )
 
     def half_widths(self, choice: Choice) -> dict[str, float]:
-        """Return the expected half-width of the interval of every lead, by the lead's name."""
+        """Return name of a lead (of one family over another) -> expected half-width of its interval, as a fraction
+        (0.01 is one percentage point); infinite if the choice cannot determine the lead."""
         arms = [
             Arm(
                 model=unit[0],
@@ -216,8 +226,13 @@ class GridQuestion:
         return widths | {name(t, IMAGES): half_width(parts, self.components, t, families=sized) for t in self.images}
 
     def _number(self, model: str, size: int | None, horizons: Sequence[int]) -> int | None:
-        """Return the number of distinct images at which a unit stands on the axis of images. A unit on all images
-        stands there only if it is evaluated at the horizon of the units on parts of them; None if it is not."""
+        """Return the number of distinct images for which a unit, a model trained on `size` images, stands in the
+        comparison over numbers of images; None if it is not part of it.
+
+        A unit on a part of a set stands for `size`. A unit on all images is part of the comparison only if it is
+        evaluated (at `horizons`) at the horizon of the units on parts. If `size` is None, since it is not stated, it
+        stands for as many images as that horizon has.
+        """
         if not self.options[model, size].whole:
             return size
         parts = [o for (other, _), o in self.options.items() if other == model and not o.whole]
@@ -225,23 +240,30 @@ class GridQuestion:
         return (size or read_at) if read_at in horizons else None
 
     def loss(self, choice: Choice, best: Mapping[str, float]) -> float:
-        """Return the weighted mean of squared half-widths, each relative to that of the whole grid (`best`). Leads at
-        equal compute, the suite's first question, count more."""
+        """Return the loss of a choice, which the search makes small: the weighted mean of (half-width / half-width in
+        the whole grid)² over all leads of one family over another. Leads at equal compute, the suite's first question,
+        count more.
+
+        Args:
+            best: name of a lead -> its half-width in the whole grid.
+        """
         widths = self.half_widths(choice)
         weights = {key: 1.0 if key.endswith(LEAD_OVER[IMAGES]) else COMPUTE_WEIGHT for key in widths}
         return sum(weights[key] * (widths[key] / best[key]) ** 2 for key in widths) / sum(weights.values())
 
 
 def name(target: Target, axis: str) -> str:
-    """Return the name of a lead, such as "ViT − ResNet at equal compute"."""
+    """Return the name of the lead of one family over another (`target`) on an axis, `COMPUTE` or `IMAGES`: such as "ViT
+    − ResNet at equal compute"."""
     return f"{' − '.join(target.pair)} {LEAD_OVER[axis]}"
 
 
 def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
-    """Return the question by which grids within a plan are judged.
+    """Return what parts of a plan's grid are judged by: leads of families over each other, costs and variances.
 
     Args:
-        evidence: records of the same suite, for variance components and for which model represents its family.
+        evidence: results of the same suite, from which variance components and the best model of each family are taken;
+            None: both are assumed.
 
     Raises:
         UserError: the suite compares no families over compute, or has several lists of budgets for a model.
@@ -284,10 +306,18 @@ def question(plan: Plan, evidence: Evidence | None = None) -> GridQuestion:
 
 
 def _option(group: Sequence[PlannedCell], *, whole: bool) -> GridOption:
-    """Return the option of one unit, whose cells these are: its seeds, and the trainings of each seed."""
+    """Return the grid option of one unit, which is a model on one number of images.
+
+    Args:
+        group: all planned cells of the unit.
+        whole: whether no unit of the study trains on more images.
+
+    Raises:
+        UserError: the cells have different lists of budgets.
+    """
     first, seeds = max(group, key=lambda p: len(p.cell.axes)), len({p.cell.seed for p in group})
     cell, flops = first.cell, (first.flops or {}).get("paper", 0) / max(1, first.images)
-    each = {replace(p.cell, seed=0): p for p in reversed(group)}  # one cell of each training, the first seed's
+    each = {replace(p.cell, seed=0): p for p in reversed(group)}  # one cell of each training, whatever its seed
     if len({tuple(h for h in p.cell.horizons if h) for p in each.values()}) > 1:
         raise UserError(
             f"--budget chooses one list of budgets per model, and this study has several of {cell.model}.",
@@ -316,7 +346,13 @@ def _training(planned: PlannedCell) -> Training:
 def _over_compute(
     pair: tuple[str, str], options: Mapping[str, GridOption], curves: Mapping[str, Mapping[float, float]]
 ) -> Target | None:
-    """Return the lead of one family over another over the range of compute that both cover; None if there is none."""
+    """Return the lead of the first family of a pair over the second at equal compute, over the range of compute that
+    both cover; None if there is no such range.
+
+    Args:
+        options: model -> its unit on all images.
+        curves: model -> log2 of training FLOPs -> mean accuracy in records; empty without enough records.
+    """
     spans = []
     for family in pair:
         xs = [x for o in options.values() if o.family == family for x in o.x.values()]
@@ -332,8 +368,15 @@ def _over_compute(
 def _standing(
     family: str, x: float, options: Mapping[str, GridOption], curves: Mapping[str, Mapping[float, float]]
 ) -> str:
-    """Return the model that represents a family at a level of compute (x: base-2 logarithm of FLOPs): the best there by
-    records, else the one the middle of whose budgets is nearest."""
+    """Return the model that represents a family at a level of compute.
+
+    Models whose smallest budget is above `x` are left out, if others remain. Of the rest it is the best by `curves`,
+    or, if one of them has no curve, the one for which the middle of its budgets is nearest to `x`.
+
+    Args:
+        x: log2 of training FLOPs.
+        options, curves: as for `_over_compute`.
+    """
     mine = {model: sorted(o.x.values()) for model, o in options.items() if o.family == family}
     begun = {model: xs for model, xs in mine.items() if xs[0] <= x + 1e-9} or mine
     if all(model in curves for model in begun):
@@ -342,8 +385,14 @@ def _standing(
 
 
 def _over_images(pair: tuple[str, str], parts: Mapping[str, GridOption], options: Mapping[Unit, GridOption]) -> Target:
-    """Return the lead over numbers of images, from the smallest part of a set to where the horizon sees each image
-    once."""
+    """Return the lead of the first family of a pair over the second at equal numbers of images. It ranges from the
+    smallest part of a set to the largest number of images, or, if the size of the whole set is not stated, to the
+    horizon, at which each image is seen once.
+
+    Args:
+        parts: model -> one of its units on a part of the images.
+        options: unit -> grid option, for all units.
+    """
     first, second = (next(m for m, o in parts.items() if o.family == family) for family in pair)
     sizes = [n for model, n in options if n is not None and model in (first, second)]
     is_counted = all(n is not None for _, n in options)  # else the whole set's size is unknown
@@ -355,10 +404,12 @@ def _over_images(pair: tuple[str, str], parts: Mapping[str, GridOption], options
 def observations(
     evidence: Evidence, measure: str = "headline", *, of: Collection[str] | None = None
 ) -> Observations | None:
-    """Return every result on the compute axis, averaged over few-shot samples; None if there is none. Each upstream set
-    has laws of its own, so only the results of the set that has the most are returned.
+    """Return every result on the compute axis as data to estimate variance components from, averaged over few-shot
+    samples; None if there is no result. Accuracy follows a law of its own on each upstream (pre-training) set, so only
+    the results on the set that has the most are returned.
 
     Args:
+        measure: name of the score.
         of: upstream sets that count; None: any.
     """
     by_data: dict[str, list[tuple[float, float, str, str, str, str]]] = {}
@@ -388,10 +439,11 @@ def _curves(seen: Observations) -> dict[str, dict[float, float]]:
 
 
 def choose(asked: GridQuestion, seconds: float, *, budget: Budget | None = None) -> Choice:
-    """Return the choice of least loss that takes at most so many seconds of one worker.
+    """Return the choice with the least loss (`GridQuestion.loss`) that takes at most `seconds` of one worker.
 
     Args:
-        budget: the budget that the seconds come from; an error names the least budget in its unit.
+        budget: the budget that the seconds come from. If it is too small, the error names the least budget in its unit,
+            and without it in seconds of a worker only.
 
     Raises:
         UserError: the budget is too small for any comparison.
@@ -424,7 +476,7 @@ def _seeds(asked: GridQuestion, factor: float) -> Choice:
 
 
 def _smaller(choice: Choice) -> list[Choice]:
-    """Return every choice with one horizon, one seed or one unit less."""
+    """Return every choice that has one horizon, one seed or one unit (a model on one number of images) fewer."""
     choices = []
     for unit, (horizons, seeds) in choice.items():
         if len(horizons) > 1:
@@ -436,7 +488,8 @@ def _smaller(choice: Choice) -> list[Choice]:
 
 
 def _larger(asked: GridQuestion, choice: Choice) -> list[Choice]:
-    """Return every choice with one horizon, one seed or one unit more."""
+    """Return every choice that has one horizon, one seed or one unit (a model on one number of images) more. A unit is
+    added with one of its horizons, or with all."""
     choices = []
     for unit, option in asked.options.items():
         if unit not in choice:
@@ -450,7 +503,13 @@ def _larger(asked: GridQuestion, choice: Choice) -> list[Choice]:
 
 
 def _removed(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
-    """Remove what costs least accuracy for the time that it saves, until the rest fits into `seconds`."""
+    """Return a choice from which horizons, seeds and units were removed one at a time until it fits into `seconds` of
+    one worker, always the one whose removal adds least loss for the time that it saves. If no removal saves time any
+    more, the choice may still not fit.
+
+    Args:
+        best: as for `GridQuestion.loss`.
+    """
     while choice and (now := asked.seconds(choice)) > seconds:
         loss, options = asked.loss(choice, best), list[tuple[float, float, int, Choice]]()
         for other in _smaller(choice):
@@ -464,7 +523,13 @@ def _removed(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[
 
 
 def _exchanged(asked: GridQuestion, choice: Choice, seconds: float, best: Mapping[str, float]) -> Choice:
-    """Add what narrows the interval most for its time, as long as something fits into `seconds`; then try exchanges."""
+    """Return a choice to which horizons, seeds and units were added one at a time as long as one fits into `seconds` of
+    one worker, always the one that reduces loss most for its time; then up to `MAX_SWAPS` exchanges (an addition with
+    the removals that make it fit) were made, as long as one reduces loss.
+
+    Args:
+        best: as for `GridQuestion.loss`.
+    """
     loss, swaps = asked.loss(choice, best), 0
     while True:
         now = asked.seconds(choice)
@@ -486,8 +551,8 @@ def _exchanged(asked: GridQuestion, choice: Choice, seconds: float, best: Mappin
 
 
 def _least(asked: GridQuestion) -> Choice:
-    """Return about the cheapest grid that tells anything: of every family, the cheapest results that determine its
-    law."""
+    """Return about the cheapest grid that tells anything, with one seed: for every family the cheapest results that are
+    enough to determine its law over compute, and all units needed to compare families over numbers of images."""
     choice: Choice = {}
     for family in dict.fromkeys(asked.families.values()):
         mine = [
@@ -509,7 +574,7 @@ def _least(asked: GridQuestion) -> Choice:
 
 
 def lines_of(choice: Choice) -> tuple[str, ...]:
-    """Return the choice as lines of --grid."""
+    """Return the choice as lines of --grid, one for each unit, such as "ViT-pico/14=4000,16000 x3"."""
     return tuple(
         str(GridLine(model=model, images=size, horizons=horizons, seeds=seeds))
         for (model, size), (horizons, seeds) in choice.items()
@@ -517,7 +582,8 @@ def lines_of(choice: Choice) -> tuple[str, ...]:
 
 
 def halved(asked: GridQuestion) -> dict[str, float]:
-    """Return the half-widths with every horizon of the whole grid halved, which takes half the time."""
+    """Return name of a lead -> its half-width if every horizon of the whole grid were halved, which takes half the
+    time."""
     options = {
         unit: replace(o, x={h: x - 1 for h, x in o.x.items()}) if o.whole else o for unit, o in asked.options.items()
     }
@@ -526,7 +592,8 @@ def halved(asked: GridQuestion) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """The choice for a budget, and others that it is compared with. Half-widths are by lead, in units of the measure.
+    """The best grid for a budget, and others that it is compared with. Half-widths are given as name of a lead ->
+    expected half-width of its interval, in units of the measure (0.01 is one point of accuracy).
 
     Attributes:
         choice: the best grid within the budget.
@@ -534,7 +601,7 @@ class Chosen:
         widths: half-widths of the choice.
         whole: half-widths of the whole grid.
         whole_seconds: seconds that the whole grid takes on one worker.
-        halved: half-widths with every horizon of the whole grid halved.
+        halved: half-widths of the whole grid with every horizon halved.
         twice: the best grid for twice the budget.
         twice_widths: half-widths of the best grid for twice the budget.
         source: where the variance components come from, in words.
@@ -575,8 +642,12 @@ class Chosen:
 
 
 def chosen(asked: GridQuestion, seconds: float, *, budget: Budget | None = None) -> Chosen:
-    """Choose the best grid for a budget. Return it beside the whole grid, halved horizons, and the best grid for twice
-    the budget."""
+    """Return the best grid that takes at most `seconds` of one worker, beside the whole grid, the whole grid with
+    halved horizons, and the best grid for twice the time. `budget`: as for `choose`.
+
+    Raises:
+        UserError: the budget is too small for any comparison.
+    """
     choice, twice = choose(asked, seconds, budget=budget), choose(asked, 2 * seconds)
     return Chosen(
         choice=choice,
@@ -592,8 +663,8 @@ def chosen(asked: GridQuestion, seconds: float, *, budget: Budget | None = None)
 
 
 def sentences(best: Chosen, *, workers: int) -> list[str]:
-    """Return sentences on the chosen cells, those left out, the expected half-widths, and the gain of twice the
-    budget."""
+    """Return sentences on the chosen grid, the units left out of it, the expected half-widths, and the gain of twice
+    the budget. `workers`: number of cells that run at a time, to state wall time."""
 
     def points(widths: Mapping[str, float], key: str) -> str:
         return f"±{100 * widths[key]:.1f}" if math.isfinite(widths[key]) else "nothing"

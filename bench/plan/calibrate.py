@@ -33,16 +33,16 @@ MEASURED_SECONDS = 0.35  # seconds of training steps that are measured per model
 MAX_MEASURING_SECONDS = 3.0  # seconds after which a model's step is not tried again
 MAX_STEP_SECONDS = 2.0  # the time of a step that is expected to take longer is derived instead of measured
 ASSUMED_UTILISATION = 0.3  # fraction of the peak that training is taken to reach where nothing is measured
-COMPILED_COMPUTING, COMPILED_LAUNCHING = 0.65, 0.5  # guessed fractions of an eager step's seconds
-RECORDED_LAUNCHING = 1e-3  # seconds in which a recorded step is launched; a guess, too
+COMPILED_COMPUTING, COMPILED_LAUNCHING = 0.65, 0.5  # guesses for a compiled step, as fractions of an eager one's
+RECORDED_LAUNCHING = 1e-3  # seconds in which a step recorded as a CUDA graph is launched; a guess, too
 HELD_CYCLES, HELD_STEPS = 200_000_000, 3  # GPU cycles, a tenth of a second; steps that are launched while it is held
-EVALUATED_IMAGES = 256
+EVALUATED_IMAGES = 256  # images of a measured call of evaluation
 TRAINING_IMAGES = 512  # images of the made-up training set
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Two clocks, in seconds: time that passes for everybody, and processor time of this thread."""
+    """Two functions that return seconds: `wall` the time that passes, `own` the processor time of this thread."""
 
     wall: Callable[[], float] = time.perf_counter
     own: Callable[[], float] = time.thread_time
@@ -50,11 +50,11 @@ class Clock:
 
 def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[float, float]:
     """Time a function by calling it several times. Return (seconds of the quickest call, the fraction of a processor
-    that the calls got). The first call, which allocates memory, and on a GPU chooses kernels, does not count if there
-    is another.
+    that the calls got).
 
-    On a busy machine the seconds are processor time of this thread, since every call as long as a second is
-    interrupted.
+    The first call allocates memory, and on a GPU chooses kernels; it is not counted if there is another. On a busy
+    machine the seconds are processor time of this thread instead of wall time, since every call as long as a second is
+    interrupted by other processes.
     """
     begun = clock.wall()
     calls: list[tuple[float, float]] = []
@@ -72,9 +72,15 @@ def quickest(run: Callable[[], object], *, clock: Clock = Clock()) -> tuple[floa
 
 
 def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool) -> dict[str, Any]:
-    """Return {"rates": `bench.plan.estimate.Rates` as JSON types, "precomputed": what workers would find out again}.
-    Without `measure` the throughputs are derived from the model's FLOPs, as are those of a step that would take too
-    long."""
+    """Return what a plan and its workers have to know of a cell's model, as JSON types: {"rates": fields of
+    `bench.plan.estimate.Rates`, "precomputed": results that workers would otherwise compute again}.
+
+    Args:
+        classes: number of classes that the model is built with.
+        threads: threads of this process.
+        measure: whether to measure throughputs. They are derived from the model's FLOPs otherwise, and also if a step
+            is expected to take longer than `MAX_STEP_SECONDS`.
+    """
     from bench.cost import receptive_field
     from bench.train import modes
 
@@ -88,7 +94,7 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
     if measure:
         train, evaluate, share, parts = _measured(cell, sizes, device=device, trains=cost.params > 0)
         basis = f"measured over {MEASURED_SECONDS:g} s, with {share:.0%} of a processor"
-        if (mode := modes.mode_for(device)) != "off":  # compiling now could take longer than the cells
+        if (mode := modes.mode_for(device)) != "off":  # compiling could take longer than the cells
             seconds = compiled_seconds(*parts, recorded=mode in modes.WITH_GRAPHS) if parts[1] else math.inf
             gain, measure = max(1.0, cell.recipe.batch / seconds / train), False
             train *= gain
@@ -117,22 +123,33 @@ def answer(cell: Cell, classes: int, *, device: str, threads: int, measure: bool
 
 
 def compiled_seconds(launching: float, computing: float, *, recorded: bool) -> float:
-    """Guess the seconds of a compiled step from those in which the eager step is launched and computed. Small networks
-    gain most, because they wait for launches."""
+    """Guess the seconds of a compiled step from those of an eager one. Small networks gain most, because they wait for
+    launches.
+
+    Args:
+        launching: seconds in which a processor launches the kernels of the eager step.
+        computing: seconds in which the device computes the eager step.
+        recorded: whether the compiled step is recorded as a CUDA graph.
+    """
     launched = RECORDED_LAUNCHING if recorded else COMPILED_LAUNCHING * launching
     return max(COMPILED_COMPUTING * computing, launched)
 
 
 @functools.cache
 def _slowness(tasks: tuple[str, ...]) -> float:
-    """Return how many times as long as stated tasks take on this machine, as the first task that can measure it finds;
-    1 where none can. It is measured once for all models."""
+    """Return the factor by which tasks take longer on this machine than they state, measured by the first of `tasks`
+    that can measure it; 1 if none can. It is measured once for all models."""
     says = (registry.load("task", name).slowness for name in tasks)
     return next((each(lambda run: quickest(run)[0]) for each in says if each is not None), 1.0)
 
 
 def _counted(cell: Cell, classes: int, **_: Any) -> tuple[flops.ModelCost, dict[str, Any]]:
-    """Return the cost of a cell's model, counted once, and the sizes that it is built with.
+    """Return the cost of a cell's model (FLOPs, parameters, activations), which is counted once, and the arguments that
+    the model is built with.
+
+    Args:
+        classes: number of classes.
+        _: ignored; the function takes the same arguments as `answer`.
 
     Raises:
         UserError: the model cannot be built.
@@ -142,7 +159,8 @@ def _counted(cell: Cell, classes: int, **_: Any) -> tuple[flops.ModelCost, dict[
 
 
 def refusal(cell: Cell, error: Exception) -> str:
-    """Return in words why a model cannot take part, with its name and file."""
+    """Return in words why a model cannot take part. Unless the error is a UserError, the text names the model, its file
+    and the size of its images."""
     if isinstance(error, UserError):
         return str(error)
     where = f"{cell.model} ({registry.source_of(cell.model)}) at {cell.image_size} px"
@@ -150,7 +168,8 @@ def refusal(cell: Cell, error: Exception) -> str:
 
 
 def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
-    """Return the precision that the cell is trained in, which the model's shapes decide."""
+    """Return the precision in which the cell's model is trained on a device, such as "bfloat16". `sizes`: arguments of
+    the model, whose shapes decide if the recipe leaves the precision open."""
     from bench.cost.without_weights import built
     from bench.train import precision
 
@@ -159,10 +178,10 @@ def _dtype(cell: Cell, sizes: dict[str, Any], device: str) -> str:
 
 
 def launched(step: Callable[[], object], *, device: str) -> tuple[float, float]:
-    """Return (seconds in which a processor launches a step, seconds in which a CUDA device computes it), each the least
-    of several tries.
+    """Time a training step. Return (seconds in which a processor launches its kernels, seconds in which a CUDA device
+    computes them), each the least of several tries.
 
-    In half of them the device is held up until all is launched, so that it never waits for a launch.
+    In half of the tries the device is kept busy until all kernels are launched, so that it never waits for a launch.
     """
     import torch
 
@@ -186,8 +205,17 @@ def launched(step: Callable[[], object], *, device: str) -> tuple[float, float]:
 def _measured(
     cell: Cell, sizes: dict[str, Any], *, device: str, trains: bool
 ) -> tuple[float, float, float, tuple[float, float]]:
-    """Measure the real step on made-up images. Return images per second of training, and of evaluation; the fraction of
-    a processor that it got; and on CUDA what `launched` returns for it."""
+    """Measure the real training step and evaluation on made-up images.
+
+    Args:
+        sizes: arguments of the model.
+        trains: whether the model has anything to train; if not, its throughput of evaluation stands for that of
+            training.
+
+    Returns:
+        Images per second of training, images per second of evaluation, the fraction of a processor that the
+            measurements got, and what `launched` returns for the training step on CUDA, else zeros.
+    """
     from bench.data.image_set import ImageSet
     from bench.tasks._features import extractor
     from bench.train import inference, modes
@@ -205,7 +233,7 @@ def _measured(
         class_names=tuple(map(str, range(classes))),
     )
     model = registry.build_model(cell.model, **sizes, **dict(cell.model_options)).to(device)
-    clock = Clock() if device == "cpu" else Clock(own=time.perf_counter)  # a processor that waits for the GPU is idle
+    clock = Clock() if device == "cpu" else Clock(own=time.perf_counter)  # a thread that waits for a GPU seems idle
 
     def measured(run: Callable[[], object]) -> tuple[float, float]:
         def call() -> None:

@@ -1,5 +1,5 @@
-"""Detects results of models whose code, or of sets whose images, have changed since, so that a plan never reuses them
-silently."""
+"""Detect results that were made with other code of the model, or other images of the data set, than there are now, so
+that a plan never reuses them silently."""
 
 from __future__ import annotations
 
@@ -24,7 +24,14 @@ WITH_RESULTS = (CellState.DONE, CellState.PARTIAL, CellState.FAILED)
 
 @dataclass(frozen=True)
 class Change:
-    """A cell whose results, or checkpoints, were made with other code than its model has now, or with other images."""
+    """A cell whose results, or checkpoints, were made with other code than its model has now, or with other images.
+
+    Attributes:
+        model: name of the model.
+        directory: the cell's folder.
+        then: the code and images that the results were made with.
+        now: the code and images that there are now.
+    """
 
     model: str
     directory: CellDirectory
@@ -35,14 +42,15 @@ class Change:
 def changes(
     cells: Sequence[Cell], directories: Sequence[CellDirectory], states: Sequence[State], *, root: Path | None = None
 ) -> tuple[Change, ...]:
-    """Return the cells whose results were made with other code or images than there are now. Results that do not state
-    their code or images count as current.
+    """Return a `Change` for each cell whose results were made with other code or images than there are now. Results
+    that do not state their code or images count as current.
 
     Args:
+        directories, states: folder and state of each cell.
         root: folder with data sets that do not come with the installation.
 
     Raises:
-        UserError: images that were read then cannot be read now.
+        UserError: images that were read when the results were made cannot be read now.
     """
     changed = []
     digest = cache(partial(identity.digest, root=root))
@@ -57,8 +65,8 @@ def changes(
 
 
 def error_for(changed: Sequence[Change]) -> UserError:
-    """Return the error for results of other code or images: which they are, what differs, since when, and what can be
-    done."""
+    """Return the error for results of other code or images. It says which results they are, what differs, since when,
+    and what the user can do."""
     of_code = [change for change in changed if not change.then.agrees(Basis(code=change.now.code))]
     errors = [*([_other_code(of_code)] if of_code else []), *_other_images(changed)]
     what, fix = (" ".join(dict.fromkeys(parts)) for parts in zip(*((e.what, e.fix) for e in errors), strict=True))
@@ -87,7 +95,7 @@ def _other_code(changed: Sequence[Change]) -> UserError:
 
 
 def _other_images(changed: Sequence[Change]) -> Iterator[UserError]:
-    """Yield an error for each data set that holds other images than it did."""
+    """Yield an error for each data set whose images differ from those that results were made with."""
     differing = by_key(
         ((name, then, now), change)
         for change in changed
@@ -108,7 +116,8 @@ def _changed_since(about: str, changed: Sequence[Change], what: str) -> str:
 
 
 def _difference(name: str, *codes: Fingerprint) -> str:
-    """Describe one module, file or package that has changed."""
+    """Return the name of one module, file or package that has changed, with its versions or the time of its last
+    change. `codes`: fingerprints of the code then and now."""
     then, now = (code.modules.get(name, "not used") for code in codes)
     if "version " in then + now:
         return f"{name} ({then} then, {now} now)"
@@ -117,8 +126,8 @@ def _difference(name: str, *codes: Fingerprint) -> str:
 
 
 def accept(changed: Sequence[Change]) -> None:
-    """Record that these results are valid for the current code and images. Their records still name those that they
-    were made with."""
+    """Mark the results in `changed` as valid for the current code and images. Their records still name the code and
+    images that they were made with."""
     for change in changed:
         change.directory.accept(change.now)
 
@@ -128,7 +137,7 @@ def _shown(path: Path) -> str:
 
 
 def _time(path: Path) -> str:
-    """Return when a file was written last, in local time; "?" where it is gone."""
+    """Return when a file was last written, in local time, such as "2026-11-29 03:20"; "?" if there is no such file."""
     try:
         return datetime.datetime.fromtimestamp(path.stat().st_mtime).strftime("%Y-%m-%d %H:%M")
     except OSError:

@@ -1,4 +1,5 @@
-"""Cost models: one protocol, and the parts that its implementations in `cost_models/` share."""
+"""The interface of cost models, which estimate what a study costs, and the parts that its implementations in
+`cost_models/` share."""
 
 from __future__ import annotations
 
@@ -21,25 +22,27 @@ if TYPE_CHECKING:
     from bench.plan.price import Price
 
 HOUR = 3600.0  # seconds
-ACCELERATOR_FLOPS = 1e18  # training FLOPs from which a study is costed on an accelerator too
+ACCELERATOR_FLOPS = 1e18  # training FLOPs from which a study's cost on an accelerator is stated too
 NOTHING_MEASURED = Calibration()
 QUIET = Reporter()
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingWork:
-    """The work whose cost is to be estimated.
+    """The work whose cost is to be estimated: the unfinished cells of a study, and the options that matter for their
+    cost.
 
     Attributes:
-        machine: options that say how cells are spread.
-        pricing: options that say which devices are costed.
-        scale: the study's scale, resolved.
-        results: folder with records, also of other studies.
-        cells: all cells of this run, those that are done included.
+        machine: options that say how cells are spread over devices.
+        pricing: options that say for which devices costs are estimated.
+        scale: "cpu", "gpu" or "paper".
+        results: folder with the records of this study and of others.
+        cells: all cells of this run, finished ones included.
         fractions: unfinished cell -> fraction of its training that is done.
-        sizes: images and classes of the data sets.
-        exclusive: whether one worker has the machine to itself.
-        to_run: whether problems that would make a run fail are raised before anything is measured.
+        sizes: numbers of images and classes of the data sets.
+        exclusive: whether one worker must have the machine to itself.
+        to_run: whether the study will be run, so that problems that would make it fail are raised before anything is
+            measured.
         report: receives messages on progress.
     """
 
@@ -56,7 +59,7 @@ class RemainingWork:
 
     @property
     def training(self) -> list[Cell]:
-        """Cells that are not done and train a network."""
+        """The unfinished cells whose job is to train a network."""
         return [cell for cell in self.cells if cell in self.fractions and cell.job == "train"]
 
 
@@ -65,15 +68,16 @@ class RemainingCost:
     """The cost of what is left of one cell.
 
     Attributes:
-        refused: why its model cannot be trained; everything else is then unknown.
-        flops: FLOPs of the whole cell, the shared trunk counted once, by convention; None if not counted.
-        seconds: seconds of one worker that are left.
-        whole: seconds of the whole cell.
+        refused: why its model cannot be trained, in words; everything else is then unknown. None: it can.
+        flops: convention of counting ("dense" or "paper") -> FLOPs of the whole cell, with the trunk (the part of the
+            training that its budgets share) counted once; None: not counted.
+        seconds: seconds of one worker that are left; None: unknown.
+        whole: seconds of the whole cell; None: unknown.
         evaluate_share: fraction of the cell's time that goes into evaluating its horizons.
-        needs: bytes that it needs; None for a cell that does not train.
-        error: one standard deviation of the logarithm of `seconds`, where throughput was not measured here.
-        basis: where the throughput comes from.
-        device_hours: hours left, summed over all devices that the cell occupies; None where no devices were named.
+        needs: the memory and disk that it needs; None for a cell that does not train.
+        error: one standard deviation of the logarithm of `seconds`; 0 where throughput was measured here.
+        basis: where the throughput comes from, in words.
+        device_hours: hours left, summed over all devices that the cell occupies; None if no devices were named.
     """
 
     refused: str | None = None
@@ -92,13 +96,13 @@ class StudyCost:
     """The cost of what is left of a study, and how the work is spread.
 
     Attributes:
-        workers: how many cells run at a time.
+        workers: number of cells that run at the same time.
         threads: threads of each process.
         ranks: processes that train one cell together.
-        cells: cell that is not done -> its cost.
-        calibration: the throughputs that costs rest on.
-        elsewhere: price of the same work on one accelerator; None where nobody would ask for it.
-        proposal: a sentence on cells for each GPU, or GPUs for each cell; "" where there is nothing to propose.
+        cells: unfinished cell -> its cost.
+        calibration: the throughputs from which the costs follow.
+        elsewhere: price of the same work on one accelerator; None if there is no reason to state it.
+        proposal: a sentence that proposes another number of devices for each cell; "" if there is nothing to propose.
     """
 
     workers: int
@@ -116,7 +120,7 @@ class CostModel(Protocol):
     Attributes:
         device: "cpu", "cuda" or "mps".
         reason: how the device was chosen, in words.
-        hardware: devices that are planned for, where they are not this machine's.
+        hardware: the devices that are planned for; None if they are this machine's.
     """
 
     @property
@@ -127,7 +131,7 @@ class CostModel(Protocol):
     def hardware(self) -> Hardware | None: ...
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """Return the cost of what is left.
+        """Return the cost of the work that is left, and how it is spread over workers.
 
         Raises:
             UserError: the cells cannot be trained on these devices.
@@ -136,9 +140,16 @@ class CostModel(Protocol):
 
 
 def choose(machine: Machine, pricing: Pricing, *, scale: str, rehearse: bool, to_run: bool) -> tuple[str, CostModel]:
-    """Return the scale, resolved, and the cost model that the options ask for: that of the devices that --hardware
-    names, for a plan or a cluster; of one accelerator, for a study of scale `paper` that is planned on a CPU; else of
-    measurements on this machine. A rehearsal is not measured.
+    """Return the scale of the study, with "auto" resolved, and the cost model that the options ask for.
+
+    A rehearsal (a trial run in seconds) is not measured. Otherwise the model is that of the devices that --hardware
+    names, for a plan or a run on a cluster; that of one accelerator, for a study of scale `paper` that is only planned,
+    on a CPU; else it measures this machine.
+
+    Args:
+        scale: "auto", "cpu", "gpu" or "paper".
+        rehearse: whether the study is a rehearsal.
+        to_run: whether the study will be run, not only planned.
 
     Raises:
         UserError: an unknown scale, device or hardware.
@@ -163,9 +174,12 @@ def remaining_cost(
     needs: Needs | None,
     own: float = 1.0,
 ) -> RemainingCost:
-    """Return the cost of one cell by the throughputs of a calibration.
+    """Return the cost of what is left of one cell, from the throughputs of a calibration.
 
     Args:
+        ranks: processes that train the cell together.
+        fraction: fraction of its training that is done.
+        needs: the memory and disk that it needs, and how long it waits for images; None: it does not wait.
         own: fraction of a processor that each process has.
     """
     if cell.job == "train" and (why := calibration.refused.get(rate_key(cell, sizes[cell.data].classes))) is not None:
@@ -175,7 +189,7 @@ def remaining_cost(
         for part in (fraction, 0.0)
     ]
     rates = estimate.rates_of(cell, calibration, sizes) if cell.job == "train" else None
-    if needs is not None and rates is not None and ranks > 1:  # each is slower than alone, and waits less
+    if needs is not None and rates is not None and ranks > 1:  # each rank is slower than alone, and so waits less
         slower = estimate.gain(cell, rates, ranks=ranks, device=device) / ranks
         wait = estimate.waiting(slower * rates.train_images_per_second, needs.decoded, device=device)
         needs = replace(needs, wait=wait)
@@ -192,8 +206,8 @@ def remaining_cost(
 
 
 def packed(seconds: Sequence[float], workers: int) -> float:
-    """Return the seconds until the last of `workers` workers has ended, if each cell, the longest first, is given to
-    the worker with the least to do."""
+    """Return the seconds until `workers` workers have done cells that take `seconds` each. The longest cell is given
+    away first, and each cell to the worker with the least to do."""
     loads = [0.0] * workers
     for each in sorted(seconds, reverse=True):
         loads[loads.index(min(loads))] += each

@@ -1,8 +1,8 @@
-"""Counts of the networks of the paper's own studies, which come with the package: a plan of these studies for devices
-that are named needs no torch, and no minute of counting.
+"""Read FLOPs and sizes of the networks of the ViT paper's studies from a table in the package. With it, a plan of these
+studies for devices that are named (--hardware) needs no torch, and no minute of counting.
 
-`python -m tools.counted` writes the table; tests count again. A row is of one state of a network's code, and of no
-other: after a change of the code, it has to be counted again.
+`python -m tools.counted` writes the table, and tests count again. A row holds for one state of a network's code only:
+after a change of the code, the network has to be counted again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ UNKNOWN: dict[str, Any] = {
 
 
 def identity(cell: Cell, classes: int) -> tuple[str, ...]:
-    """Return what a network's counts depend on, which identifies its row of the table."""
+    """Return the texts that identify a network's row of the table (its columns `IDENTITY`): all that its counts depend
+    on. `classes`: number of classes that it is built with."""
     code = fingerprint.of_model(cell.model)
     options = canonical(to_json(cell.model_options))
     sizes = (cell.image_size, cell.channels, classes, registry.model_revision(cell.model))
@@ -40,7 +41,8 @@ def identity(cell: Cell, classes: int) -> tuple[str, ...]:
 
 
 def find(cell: Cell, classes: int) -> Rates | None:
-    """Return a network's counts, without a speed; None if the table does not have it with its present code."""
+    """Return the counts of a cell's network, with NaN for its throughput; None if the table has no row for the network
+    with its present code. `classes`: number of classes that it is built with."""
     row = _rows().get(identity(cell, classes))
     if row is None:
         return None
@@ -50,7 +52,7 @@ def find(cell: Cell, classes: int) -> Rates | None:
 
 
 def row_of(cell: Cell, classes: int, rates: Rates) -> dict[str, Any]:
-    """Return the table's row of a network that was counted."""
+    """Return the row of the table, column -> value, for a network that was counted. `rates`: its counts."""
     flops = {f"flops_{convention}": rates.train_flops_per_image[convention] for convention in ("dense", "paper")}
     counted = {**asdict(rates), **flops}
     return dict(zip(IDENTITY, identity(cell, classes), strict=True)) | {name: counted[name] for name in COUNTS}

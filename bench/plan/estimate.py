@@ -1,4 +1,4 @@
-"""Estimates the cost of a study from a few seconds of the real training step on this machine."""
+"""Estimate the cost of a study from a few seconds of the real training step on this machine."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from bench.train.schedule import images_trained
 
 Json = dict[str, Any]
 MIN_PROCESSOR_SHARE = 0.7  # fraction of a processor below which other processes are taken to be using it
-OPEN_DATA_SECONDS = 0.5  # seconds per cell
+OPEN_DATA_SECONDS = 0.5  # seconds in which a cell opens its data
 READ_TASK_SECONDS = 0.2  # seconds per task and horizon, besides passing its images through the network and solving
 ACCELERATORS_PER_NODE = 8  # accelerators that are linked closely
-NODE_BYTES_PER_SECOND = 300e9  # of gradients between the accelerators of a node. Assumed, as the next four are
-NETWORK_BYTES_PER_SECOND = 25e9  # of gradients between nodes
-CPU_BYTES_PER_SECOND = 1e9  # of gradients between processes on CPUs
-EXCHANGE_SECONDS = 3e-4  # seconds of an exchange of gradients, besides its bytes
-EXCHANGE_SECONDS_CPU = 1e-3
+NODE_BYTES_PER_SECOND = 300e9  # gradients between accelerators of a node; assumed, as are the next four
+NETWORK_BYTES_PER_SECOND = 25e9  # gradients between nodes
+CPU_BYTES_PER_SECOND = 1e9  # gradients between processes on CPUs
+EXCHANGE_SECONDS = 3e-4  # seconds that an exchange of gradients takes besides the time for its bytes
+EXCHANGE_SECONDS_CPU = 1e-3  # the same on CPUs
 GRADIENT_BYTES = 4  # per parameter
 # The fields of a recipe that change how long a step takes. The speed of a sweep over other fields is measured once.
 STEP_FIELDS = (
@@ -61,19 +61,19 @@ class Rates:
     """Throughput and cost of one model, for one worker of this machine while all workers are busy.
 
     Attributes:
-        model: its name.
+        model: name of the model.
         train_images_per_second: throughput of training, of one worker.
         eval_images_per_second: throughput of evaluation, of one worker.
-        train_flops_per_image: FLOPs of forward and backward pass, by convention of counting.
+        train_flops_per_image: convention of counting ("dense" or "paper") -> FLOPs of a forward and backward pass.
         params: number of parameters of the model.
         measured: False where throughput rests on an assumed utilisation or gain of compiling, which `basis` states.
         basis: where the throughput comes from, in words.
         share: fraction of a processor that the measurement got.
-        features: how many features a probe gets for an image.
+        features: number of features per image that probes get.
         activation_bytes: bytes kept for the backward pass, per image in float32.
-        error: one standard deviation of the logarithm of throughput, where it was not measured here.
-        slowness: how many times as long as they state tasks take to work on features here.
-        sees, group: what limits how the model sees an image, as in `bench.cost.sight.Sight`.
+        error: one standard deviation of the logarithm of throughput; 0 where it was measured here.
+        slowness: time for which tasks work on features here, divided by the time that they state.
+        sees, group: fields `pixels` and `group` of `bench.cost.sight.Sight`: what limits how the model sees an image.
     """
 
     model: str
@@ -94,13 +94,13 @@ class Rates:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Throughput and cost of every distinct model.
+    """Throughput and cost of every distinct model of a study.
 
     Attributes:
-        rates: `rate_key` -> throughput and cost.
-        refused: `rate_key` -> why a model cannot be trained here.
+        rates: `rate_key` (identifies a model and how it is trained) -> throughput and cost.
+        refused: `rate_key` -> why a model cannot be trained here, in words.
         precomputed: measurements that workers reuse (bench/cost/precomputed.py).
-        age: seconds since the oldest of the measurements; None where all were made now.
+        age: seconds since the oldest of the measurements; None if all were made now.
     """
 
     rates: Mapping[str, Rates] = field(default_factory=dict)
@@ -113,14 +113,15 @@ class Reporter:
     """Receives progress messages while a plan is made; this one ignores them."""
 
     def message(self, text: str) -> None:
-        """Receive a line on the present stage."""
+        """Receive a line of text on what is being done."""
 
     def calibrated(self, done: int, total: int) -> None:
-        """Receive how many models have been measured, and how many have to be."""
+        """Receive how many models have been measured, `done`, and how many are to be measured in all, `total`."""
 
 
 def rate_key(cell: Cell, classes: int) -> str:
-    """Return a text that is equal for cells with equal throughput and cost."""
+    """Return a text that is equal for cells with equal throughput and cost. `classes`: number of classes of the
+    upstream set."""
     model = [cell.model, to_json(cell.model_options), cell.image_size, cell.channels, classes]
     return canonical([*model, {name: getattr(cell.recipe, name) for name in STEP_FIELDS}])
 
@@ -137,15 +138,17 @@ def calibrate(
     measure: bool = True,
     known: Mapping[str, Rates] | None = None,
 ) -> Calibration:
-    """Return throughput and cost of every distinct model: as kept from a short while ago on this machine, else measured
-    by `processes` processes at once, as the study will run.
+    """Return throughput and cost of every distinct model: from the cache of what was measured on this machine in the
+    last hour, else measured in `processes` processes at once, as the study will run.
 
-    Where the images are not on this machine, throughput on a CPU is derived from FLOPs instead of measured.
+    If the images are not on this machine, throughput on a CPU is derived from FLOPs instead of measured.
 
     Args:
-        anew: whether to measure what is kept as well.
+        threads: threads of each process.
+        anew: whether to measure again what the cache has.
+        report: receives messages on progress.
         measure: False counts FLOPs and parameters alone.
-        known: `rate_key` -> what is known already and need not be found.
+        known: `rate_key` -> throughput and cost that need not be found again.
 
     Raises:
         UserError: no model can be trained.
@@ -171,7 +174,7 @@ def calibrate(
         for key, answer in measured.items():
             if (
                 "rates" in answer and answer["rates"].get("share", 1.0) >= MIN_PROCESSOR_SHARE
-            ):  # else it holds for this moment only
+            ):  # a measurement on a busy machine is not kept, as it holds for this moment only
                 cache.keep(names[key], answer)
         answers |= measured
     refused = {key: answers[key]["refused"] for key in questions if "refused" in answers[key]}
@@ -188,7 +191,8 @@ def calibrate(
 
 
 def _cache_name(key: str, question: Json) -> Json:
-    """Return the name that an answer is kept under in the cache; the model's code and what is asked are part of it."""
+    """Return what identifies an answer in the cache, as JSON types: the question, the state of the model's code, and
+    the names of the values that are asked for. `key`: the question's `rate_key`."""
     model = question["cell"]["model"]
     code = fingerprint.of_model(model)
     family = [registry.model_revision(model), None if code is None else code.digest]
@@ -199,8 +203,16 @@ def _cache_name(key: str, question: Json) -> Json:
 def _measure(
     questions: dict[str, Json], *, device: str, threads: int, processes: int, report: Reporter
 ) -> dict[str, Json]:
-    """Return the answers of `bench.plan.calibrate`. With fewer questions than processes, some are asked twice: a worker
-    is measured beside its neighbours, however few models are left to measure."""
+    """Ask `bench.plan.calibrate` in `processes` processes at the same time, and return `rate_key` -> its answer. With
+    fewer questions than processes, some are asked twice, so that a worker is always measured beside its neighbours.
+
+    Args:
+        questions: `rate_key` -> question.
+        threads: threads of each process.
+
+    Raises:
+        UserError: a process failed or was killed.
+    """
     asked = list(questions.items())
     shares = [dict(asked[i::processes] or [asked[i % len(asked)]]) for i in range(processes)]
     command = [
@@ -227,13 +239,14 @@ def _measure(
             answer = json.loads(line)
             if (key := answer.pop("key")) not in answers:
                 answers[key] = answer
-                if len(questions) > 1 and "refused" in answer:  # alone, it is the error that follows
+                if len(questions) > 1 and "refused" in answer:  # a single one is raised as an error later
                     report.message(answer["refused"])
                 report.calibrated(len(answers), len(questions))
 
     with contextlib.ExitStack() as opened:
         errors = [opened.enter_context(tempfile.TemporaryFile("w+", errors="replace")) for _ in shares]
-        pool = opened.enter_context(ThreadPoolExecutor(len(shares)))  # it waits for its readers: killed first
+        # The pool waits for its readers when it is left. So that they end, processes are killed before, if at all.
+        pool = opened.enter_context(ThreadPoolExecutor(len(shares)))
         running: list[subprocess.Popen[str]] = []
         try:
             for index, file in enumerate(errors):
@@ -249,7 +262,7 @@ def _measure(
                 )
             for process, share in zip(running, shares, strict=True):
                 assert process.stdin is not None
-                with contextlib.suppress(BrokenPipeError):  # one that could not start is reported below
+                with contextlib.suppress(BrokenPipeError):  # a process that could not start is reported below
                     process.stdin.write(json.dumps(share))
                     process.stdin.close()
             list(pool.map(read, running))
@@ -266,19 +279,19 @@ def _measure(
             if code:
                 if failures:
                     raise UserError(failures[0].what, failures[0].fix)
-                file.seek(0)  # it crashed where it begins
+                file.seek(0)  # no failure was reported: the process crashed as it started
                 last = file.read().strip().rpartition("\n")[2] or "The calibration failed."
                 raise at_a_limit(last) or UserError(last)
     return answers
 
 
 def rates_of(cell: Cell, calibration: Calibration, sizes: DataSizes) -> Rates | None:
-    """Return throughput and cost of a cell's model; None if it cannot be run."""
+    """Return throughput and cost of a cell's model; None if they are not known, since it cannot be run."""
     return calibration.rates.get(rate_key(cell, sizes[cell.data].classes))
 
 
 def rated(cells: Sequence[Cell], calibration: Calibration, sizes: DataSizes) -> list[tuple[Cell, Rates]]:
-    """Return the cells whose throughput and cost are known, each with them."""
+    """Return (cell, throughput and cost of its model) for the cells of which these are known."""
     known = ((cell, rates_of(cell, calibration, sizes)) for cell in cells)
     return [(cell, rates) for cell, rates in known if rates is not None]
 
@@ -288,8 +301,9 @@ class CellCost:
     """The cost of what is left of a cell, on one worker of this machine.
 
     Attributes:
-        flops: FLOPs of the whole cell, the shared trunk counted once, by convention; None if not counted.
         seconds: seconds that are left.
+        flops: convention of counting ("dense" or "paper") -> FLOPs of the whole cell, with the part of the training
+            that its budgets share counted once; None: not counted.
         evaluate_share: fraction of the cell's time that goes into evaluating its horizons.
     """
 
@@ -315,7 +329,11 @@ def cell_cost(
     """Return the cost of a cell of which `fraction` has been trained already.
 
     Args:
+        ranks: processes that train the cell together.
         own: fraction of a processor that each process has, where there are more processes than cores.
+
+    Raises:
+        UserError: the cell's job is not training and does not say how long it takes.
     """
     if cell.job != "train":  # such a job states how long it takes
         if (expected_seconds := registry.load("job", cell.job).expected_seconds) is None:
@@ -341,8 +359,13 @@ def cell_cost(
 
 
 def waited(cell: Cell, solving: float, *, training: float) -> float:
-    """Return the seconds from the end of training until the last probes are solved. They are solved beside training
-    (`training` seconds in all), one horizon after the other, each in `solving` seconds."""
+    """Return the seconds from the end of training until the probes of the last horizon are solved. Probes are solved
+    beside training, one horizon after the other.
+
+    Args:
+        solving: seconds that the probes of one horizon take.
+        training: seconds of the whole training.
+    """
     done = 0.0
     for horizon in cell.horizons:
         done = max(done, training * horizon / max(1, cell.horizons[-1])) + solving
@@ -350,9 +373,13 @@ def waited(cell: Cell, solving: float, *, training: float) -> float:
 
 
 def gain(cell: Cell, rates: Rates, *, ranks: int, device: str, own: float = 1.0) -> float:
-    """Return how many times as fast as one process `ranks` processes train a cell together. The one has a processor of
-    its own, and each of the others the fraction `own` of a processor. They exchange gradients after every step, at an
-    assumed speed and without overlap."""
+    """Return how many times as fast as a single process `ranks` processes train a cell together. They exchange
+    gradients after every step, at an assumed speed and without overlap with computing.
+
+    Args:
+        rates: throughput of a single process, which has a processor of its own.
+        own: fraction of a processor that each of the `ranks` processes has.
+    """
     step = cell.recipe.batch / rates.train_images_per_second
     if ranks == 1:
         return own
@@ -373,9 +400,9 @@ def waiting(trained: float, decoded: float, *, device: str) -> float:
     """Return the fraction of the training time that is spent waiting for images.
 
     Args:
-        trained: images per second of one process that need not wait for them.
-        decoded: images per second that its cores decode; 0 where nothing is decoded. A CPU decodes and trains in turns;
-            for a GPU, processors decode beside it.
+        trained: images per second that one process trains on if it never waits for images.
+        decoded: images per second that the process's cores decode; 0 if nothing is decoded. A CPU decodes and trains in
+            turns; for a GPU, processors decode while it trains.
     """
     if not decoded:
         return 0.0

@@ -1,4 +1,5 @@
-"""Expands the options of a command line to cells: those of the suite, after every pass of `bench.plan.passes`."""
+"""Turn the options of a command line into cells (training runs with their evaluations): those of the suite, after every
+pass of `bench.plan.passes`."""
 
 from __future__ import annotations
 
@@ -31,17 +32,18 @@ def expand(
     notes: Sequence[str] = (),
     store: Path | None = None,
 ) -> StudyCells:
-    """Return the cells of a suite under these options, after checking every name in the options. Whether models of the
-    suite's own can be built is found out when their cost is measured.
+    """Return the cells of a suite under these options, after checking every name in the options. Whether the suite's
+    own models can be built is found out only when their cost is measured.
 
     Args:
-        what: the options of the study, with a scale that is resolved.
+        what: the options of the study; its scale is not "auto".
         overrides: changes to recipes, budgets and the grid.
-        sizes: used only where sizes of data matter: for sets that were named or declare a size, and for epochs.
-        only: patterns of names, which leave the other cells for another run.
-        device_name: the accelerator on which the hours of scale `gpu` are counted.
+        sizes: sizes of data sets, used only where they matter: for sets that were named or declare a size, and for
+            epochs.
+        only: patterns of --only; cells whose names match none are left for another run. Empty: none are left.
+        device_name: the accelerator whose hours --hours counts, at scale `gpu`.
         notes: notes on the options, which come before those of the passes.
-        store: the study's folder, for suites that tune learning rates before they use them.
+        store: the study's folder, for suites that tune learning rates before they use them; None: nothing is tuned yet.
 
     Raises:
         UserError: an unknown model, data set or task (with the nearest names), a data set that is not here or is too
@@ -62,7 +64,8 @@ def expand(
 
 
 def _idle(suite: Suite, what: What, overrides: Overrides, cells: Sequence[Cell]) -> list[str]:
-    """Return a note on options about training that were given although nothing is trained; else nothing."""
+    """Return a note on options about training that were given although the suite trains nothing; [] if there are
+    none."""
     asked: dict[str, object] = {
         "--data": what.data and not {parse(name)[0] for name in what.data} & {cell.data for cell in cells},
         "--downstream": what.downstream,
@@ -80,7 +83,7 @@ def _idle(suite: Suite, what: What, overrides: Overrides, cells: Sequence[Cell])
 def _request(
     suite: Suite, what: What, overrides: Overrides, sizes: DataSizes, *, only: Sequence[str], device_name: str
 ) -> StudyRequest:
-    """Return the request to the suite, after checking every name in it."""
+    """Return the request to the suite, made of these options after checking every name in them; see `expand`."""
     data, limits = _split_limits(what.data)
     for name in what.models or ():
         registry.check_model(name)
@@ -123,12 +126,16 @@ def _request(
 
 
 def _counted(data: Sequence[str], limits: Mapping[str, int], *, root: Path | None) -> dict[str, int]:
-    """Return about how many training images each of the named sets has, or its limit."""
+    """Return name -> approximate number of training images of each named set, or its limit where it has one."""
     return {name: limits.get(name) or num_images(name, root=root) for name in data}
 
 
 def _split_limits(data: Sequence[str] | None) -> tuple[tuple[str, ...] | None, dict[str, int]]:
-    """Return the plain names of data sets, and the N of each that was given as NAME@N."""
+    """Return the plain names of data sets (None if none were given), and name -> N for each that was given as NAME@N.
+
+    Raises:
+        UserError: N is less than 1, or a set is given twice.
+    """
     if data is None:
         return None, {}
     pairs = [parse(text) for text in data]

@@ -1,4 +1,4 @@
-"""Converts the training that a gain is forecast for, a network for so many epochs or images, to training FLOPs."""
+"""Convert the training at which the gain of a change is forecast (--at), such as "ViT-B/16:300epochs", to its FLOPs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,14 @@ USUAL_SIZE = 224  # pixels per side, for networks that do not take the study's i
 
 
 def counted(text: str, cells: tuple[Cell, ...], sizes: DataSizes) -> tuple[float, str]:
-    """Return the training FLOPs of "NETWORK[@PIXELS]:AMOUNT[epochs|images]", and a sentence on what they are the FLOPs
-    of. Without a network it is the study's largest; epochs are of the study's training images.
+    """Return the training FLOPs of "NETWORK[@PIXELS]:AMOUNT[epochs|images]", and a sentence that says of which training
+    they are.
+
+    Args:
+        text: the training. Without a network, it is the one of the study that takes most FLOPs per image; epochs are
+            passes over the study's training images.
+        cells: cells of the study.
+        sizes: sizes of the data sets.
 
     Raises:
         UserError: the text has another form, or the network is not known or does not take images of that size.
@@ -46,10 +52,14 @@ def counted(text: str, cells: tuple[Cell, ...], sizes: DataSizes) -> tuple[float
 
 
 def _cost(model: str, pixels: list[int], base: Cell) -> tuple[int, float, str]:
-    """Return (pixels per side, training FLOPs of an image, model), at the first of these sizes that the model takes.
+    """Return (pixels per side, training FLOPs of an image, model), at the first size that the model takes.
+
+    Args:
+        pixels: the sizes to try, in order, in pixels per side.
+        base: a cell of the study, which gives the number of channels and classes.
 
     Raises:
-        UserError: the model takes none of them.
+        UserError: the model takes none of the sizes.
     """
     for number, size in enumerate(pixels):
         try:

@@ -1,4 +1,6 @@
-"""Makes labels and groups of images a part of the names of their data sets, so that every process uses the same."""
+"""Put hashes of the labels and groups that a user gives for a folder of images (--labels, --groups) into the name of
+the data set, so that every process uses the same. A group is a set of images that belong together, such as those of one
+patient."""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from bench.study.options import What, Where
 
 
 def name_groups(what: What, where: Where) -> tuple[What, tuple[str, ...]]:
-    """Return the options with the labels and groups of each set, where it has any, in the set's name; and a note on
-    each.
+    """Return the options, with the labels and groups of each data set in its name, and sentences for the user on how
+    they were read.
 
     Raises:
         UserError: --labels or --groups without a folder of images; see `bench.data.labels` and `bench.data.groups`.

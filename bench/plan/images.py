@@ -1,9 +1,9 @@
-"""The images that a study's models take: pixels per side and channels follow the data that were named.
+"""Fit a study's models and images to each other: pixels per side and channels follow the data sets that the user named.
 
-Without --image-size, a set of one size decides by itself (`cifar10`: 32 px, colour), but never below the suite's own;
-larger photographs are taken at `DEFAULT_SIDE` or the suite's. A set that is stored at any size gets it in its name,
-`folder:mine` -> `folder:mine:64px:rgb`, so that a cell says what it was trained on; the others are resized as they are
-read. Models get the nearest patch size that divides the size of images.
+Without --image-size, a set whose images have one size decides by itself (`cifar10`: 32 px, colour), but never below the
+suite's own size; larger photographs are taken at `DEFAULT_SIDE` or at the suite's size. If a set can be stored at any
+size, its name states the size, `folder:mine` -> `folder:mine:64px:rgb`, so that a cell says what it was trained on;
+images of other sets are resized as they are read. Models get the nearest patch size that divides the size of images.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.data.load import DEFAULT_SIDE, look, resizes, stored_at
 from bench.study.cell import Cell, TaskSpec
 from bench.study.suite import fitting, merge, patched
 
-MIN_SIDE, MAX_SIDE = 8, 1024
+MIN_SIDE, MAX_SIDE = 8, 1024  # pixels per side
 
 
 class StudyImages:
@@ -27,13 +27,15 @@ class StudyImages:
 
     Args:
         asked: pixels per side; None to follow the data.
-        upstream: sets that the user named; None for the suite's own, which then count as if they were named.
+        upstream: upstream (pre-training) sets that the user named; None for the suite's own, which then count as if
+            they were named.
         downstream: sets that replace those of the suite's tasks; None leaves them.
-        models: models that the user named; they are refused, not exchanged, where their patches do not divide the size.
+        models: models that the user named; if their patches do not divide the size, they are refused, not exchanged.
         root: folder with data sets that do not come with the installation.
 
     Attributes:
-        names: upstream sets as they were written -> as they are stored, of the cells that `at_one_size` has seen.
+        names: name of an upstream set as it was written -> name that states the size at which it is stored; filled by
+            `at_one_size`.
 
     Raises:
         UserError: a set that is unknown or not here, a size out of range.
@@ -57,13 +59,14 @@ class StudyImages:
         self.asked = asked or max(said, default=None)
         if self.asked is not None and not MIN_SIDE <= self.asked <= MAX_SIDE:
             raise UserError(f"An image size of {self.asked} px is out of range.", f"From {MIN_SIDE} to {MAX_SIDE}.")
-        whole = known if len(known) == len(self._looks) else {}  # of what is not here nothing is known
+        whole = known if len(known) == len(self._looks) else {}  # the size is known only if all sets are here
         sides = ((seen[0] or DEFAULT_SIDE, resizes(name)) for name, seen in whole.items())
         self.side = max((min(side, DEFAULT_SIDE) if resized else side for side, resized in sides), default=0)
         self.channels = max((seen[1] for seen in whole.values()), default=0)
 
     def at_one_size(self, cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
-        """Return the cells with images of this size, evaluated on these sets, and a note on models that were exchanged.
+        """Return the cells with images of the study's size, evaluated on the downstream sets that the user named; and a
+        note if models were exchanged for others whose patches divide the size.
 
         Raises:
             UserError: the patches of a model that the user named do not divide the size.
@@ -96,8 +99,8 @@ class StudyImages:
         return replace(cell, model=model, data=data, image_size=side, channels=channels, tasks=tasks)
 
     def _judged(self, cell: Cell) -> Cell:
-        """Return the cell with every distinct task of its own (the few-shot probe if it has none) on each of the
-        downstream sets that the user named."""
+        """Return the cell, evaluated on each downstream set that the user named by every distinct task of its own (by
+        the few-shot probe if it has none)."""
         if self.downstream is None or cell.job != "train":
             return cell
         distinct = list(dict.fromkeys((task.task, task.options) for task in cell.tasks)) or [("fewshot", ())]
@@ -107,8 +110,8 @@ class StudyImages:
         return replace(cell, tasks=tuple(tasks))
 
     def _stored(self, name: str, side: int, channels: int) -> str:
-        """Return the name under which a set gives images of this size; its own name if it cannot be stored at other
-        sizes."""
+        """Return the name under which a set gives images of `side` pixels per side and `channels` channels; the name as
+        it is if the set has this size already, or cannot be stored at other sizes."""
         if not resizes(name):
             return name
         if name not in self._looks:
@@ -118,8 +121,9 @@ class StudyImages:
 
 
 def _at_ratio(task: TaskSpec, model: str, ratio: float) -> TaskSpec:
-    """Return the task with its image size multiplied by `ratio`, as the study's is: fine-tuning at 56 px in a study at
-    28 px becomes fine-tuning at 128 px in one at 64 px."""
+    """Return the task with its image size multiplied by `ratio`, the factor by which the size of the study's images
+    grows, and rounded to whole patches of the model: fine-tuning at 56 px in a study at 28 px becomes fine-tuning at
+    128 px in one at 64 px."""
 
     def changed(name: str, value: Any) -> Any:
         return fitting(model, round(value * ratio)) if name == "image_size" and value else value

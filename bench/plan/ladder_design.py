@@ -1,5 +1,6 @@
-"""Chooses budgets and seeds of the smallest ladder that can answer, by simulation from the noise of known pairs of
-runs. A ladder trains a change and its baseline at several budgets, its rungs."""
+"""Choose budgets and seeds of the smallest ladder that can answer, by simulation with the noise of known pairs of runs.
+A ladder trains a baseline, and the same with a change, at several budgets (its rungs), to find out whether the gain
+lasts."""
 
 from __future__ import annotations
 
@@ -19,23 +20,24 @@ from bench.plan.tuning import FIRST
 from bench.stats.ladder import MAX_SEEDS, POWER, Truth, power, seeds_needed
 
 PAIR = 0.9
-"""Percentage points: standard deviation of the difference between two runs, the root mean square over the networks and
-budgets of results/reference/scaling-cpu."""
+"""Standard deviation of the difference between two runs, in percentage points: the root mean square over the networks
+and budgets of results/reference/scaling-cpu."""
 DETECT = 2.0  # percentage points: the gain that a ladder has to find, unless something else is asked for
 FILE = "ladder_design.json"
-FEWEST, SMALLEST = 3, 1 / 16  # fewest seeds; least factor on the usual budgets
+FEWEST, SMALLEST = 3, 1 / 16  # least number of seeds; least factor on the usual budgets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """The design of a ladder.
+    """The design of a ladder, which compares a change with its baseline at several budgets, the rungs.
 
     Attributes:
         budgets: images that the baseline is trained on at each rung, ascending.
         seeds: number of seeds at every rung.
         seconds: expected seconds, on all workers together, with the runs that tune learning rates.
-        power: fraction of ladders that reach a verdict if the gain is the one that was asked for.
-        over: whether it takes longer than was asked for: no smaller ladder has three seeds and room for the warm-up.
+        power: fraction of simulated ladders that reach a verdict if the gain is the one that was asked for.
+        over: whether it takes longer than was allowed, because every smaller ladder has fewer than three seeds or no
+            room for the warm-up.
     """
 
     budgets: tuple[int, ...]
@@ -46,10 +48,13 @@ class Design:
 
 
 def seconds(budgets: Sequence[int], seeds: int, each: Mapping[str, float], *, workers: int) -> float:
-    """Return the seconds that a ladder takes.
+    """Return the seconds that a ladder takes, with the runs that tune learning rates.
 
     Args:
+        budgets: images that the baseline is trained on at each rung, ascending.
+        seeds: number of seeds at every rung.
         each: baseline or change -> seconds of training per image that the baseline sees.
+        workers: number of runs at a time.
     """
     tuning, rungs = FIRST * (budgets[0] + budgets[-1]), seeds * sum(budgets)
     return sum(each.values()) * (tuning + rungs) / workers
@@ -66,13 +71,17 @@ def design(
     shortest: int = 0,
 ) -> Design:
     """Design a ladder. It has the fewest seeds that find a gain of `detect` points with probability `POWER`, at the
-    usual budgets or, where these take too long, at smaller ones; where time is too short for that, it has as many seeds
-    as there is time for.
+    usual budgets or, if these take too long, at smaller ones. If there is still too little time, it has as many seeds
+    as the time allows.
 
     Args:
+        budgets: the usual budgets: images that the baseline is trained on at each rung, ascending.
         each: baseline or change -> seconds of training per image that the baseline sees.
         limit: seconds that the ladder may take.
-        shortest: images that the lowest budget has at least, for the warm-up.
+        workers: number of runs at a time.
+        batch: images per step; smaller budgets are rounded up to whole batches.
+        detect: the gain to find, in percentage points.
+        shortest: images that the lowest budget has at least, to leave room for the warm-up.
     """
     truth, x_R = Truth(gain=detect, pair=PAIR), np.log2(budgets)
     wanted = seeds_needed(truth, x_R) or MAX_SEEDS
@@ -90,8 +99,13 @@ def design(
 
 
 def remembered(store: Path, key: Mapping[str, Any]) -> Design | None:
-    """Return the design that was chosen for the same request before, if any: a ladder that is continued keeps its
-    rungs, though speeds are measured anew."""
+    """Return the design that was stored in a ladder's folder for the same request; None if there is none. So a ladder
+    that is continued keeps its budgets and seeds, although speeds are measured anew.
+
+    Args:
+        store: the ladder's folder.
+        key: the request, as JSON types.
+    """
     try:
         found = json.loads((store / FILE).read_bytes())
         if found["asked"] != key:
@@ -104,12 +118,13 @@ def remembered(store: Path, key: Mapping[str, Any]) -> Design | None:
 
 
 def remember(store: Path, key: Mapping[str, Any], made: Design) -> None:
-    """Store a design beside the results of its ladder, with the request that it was made for."""
+    """Store a design in its ladder's folder, `store`, with the request that it was made for, `key`."""
     files.write_json(store / FILE, {"asked": dict(key), **dataclasses.asdict(made)})
 
 
 def words(made: Design, *, detect: float = DETECT) -> str:
-    """Return a sentence on a design, for the console."""
+    """Return a sentence on the design of a ladder, for the console. `detect`: the gain to find, in percentage
+    points."""
     enough = "" if made.power >= POWER else "; more time would find more"
     budgets = ", ".join(f"{images:,}" for images in made.budgets)
     return (

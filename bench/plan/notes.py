@@ -1,4 +1,5 @@
-"""Notes below a plan's table: on cells left to other runs, missing data sets, learning rates that nobody swept."""
+"""Write the notes below a plan's table, sentences for the user: on cells left to other runs, missing data sets,
+learning rates that nobody swept."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ MAX_SINGLE_NOTES = 2  # number of missing sets up to which each has a note of it
 
 
 def part_of_a_run(selection: Selection) -> list[str]:
-    """Return a note on what this run leaves to others; nothing where it leaves nothing."""
+    """Return a note on what this run leaves to later runs; [] if it leaves nothing."""
     failed = " that failed" if selection.retry else ""
     if selection.max_cells is not None:
         return [f"This command does at most {plural(selection.max_cells, 'run')}{failed}. {OF_WHAT}"]
@@ -40,7 +41,8 @@ def part_of_a_run(selection: Selection) -> list[str]:
 
 
 def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:
-    """Return a note on fine-tuning that was left out because of the time that it takes; nothing where none was."""
+    """Return a note on fine-tuning that was left out because it takes long; [] if none was. `rates`: `rate_key` of a
+    cell -> throughput, to state how long."""
     if not study.costly:
         return []
     seconds = [
@@ -56,7 +58,7 @@ def costly(study: StudyCells, rates: Mapping[str, Rates], sizes: DataSizes) -> l
 
 def unswept(scale: str, overrides: Overrides, cells: Sequence[Cell]) -> list[str]:
     """Return a note on models that train at a learning rate which nobody swept for them, and on the rule that gave it;
-    nothing where there are none."""
+    [] if there are none, or if the user chose the rates."""
     if scale == "paper" or overrides.recipe or overrides.changes("lr"):
         return []
     by_rule: dict[str, dict[str, set[float]]] = {}
@@ -67,7 +69,7 @@ def unswept(scale: str, overrides: Overrides, cells: Sequence[Cell]) -> list[str
         found = rate_and_rule(cell.model, scale=scale, images=cell.horizons[-1], batch=batch)
         if found.rule not in (SWEPT, FAMILY):
             by_rule.setdefault(found.rule, {}).setdefault(cell.model, set()).add(cell.recipe.lr)
-            if not math.isclose(cell.recipe.lr, found.value):  # the suite's own, or several that it compares
+            if not math.isclose(cell.recipe.lr, found.value):  # the suite has its own rate, or compares several
                 by_rule[found.rule][cell.model].add(math.nan)
     said, models = [], list[str]()
     for rule, rates in by_rule.items():
@@ -84,8 +86,8 @@ def unswept(scale: str, overrides: Overrides, cells: Sequence[Cell]) -> list[str
 
 
 def short_sighted(cells: Sequence[Cell], rates: Mapping[str, Rates], sizes: DataSizes) -> list[str]:
-    """Return a note for each network whose features do not see the whole image, or whose normalisation is too
-    coarse."""
+    """Return a note on each network whose features do not see the whole image, or whose last normalisation has groups
+    of too few channels (see `bench.cost.sight`). `rates`: `rate_key` of a cell -> what was counted of its model."""
     said = {}
     for cell in cells:
         if known := rates.get(rate_key(cell, sizes[cell.data].classes)):
@@ -95,8 +97,8 @@ def short_sighted(cells: Sequence[Cell], rates: Mapping[str, Rates], sizes: Data
 
 
 def from_outside(cells: Sequence[Cell]) -> list[str]:
-    """Return notes on checkpoints: which part of each is used, and the size and licence of its weights, whether they
-    are here or have to be fetched."""
+    """Return notes on pre-trained checkpoints: which part of each is used, how large its weights are, their licence,
+    and whether they are on this machine or have to be fetched."""
     models = list(dict.fromkeys(cell.model for cell in cells))
     taken = [f"{model}: {said}." for model in models if (said := registry.about(model))]
     known = {model: weights for model in models if (weights := registry.weights_of(model)) is not None}
@@ -110,7 +112,7 @@ def from_outside(cells: Sequence[Cell]) -> list[str]:
 
 
 def _need(model: str, weights: Weights) -> str:
-    """Return in words the size and licence of a model's weights, and where they are: "vit_small 86 MB, licence mit,
+    """Return the size and licence of a model's weights, and where they are, in words: "vit_small 86 MB, licence mit,
     here"."""
     size = f"{weights.megabytes:,.0f} MB" if weights.megabytes else "of unknown size"
     licence = f", licence {weights.licence}" if weights.licence else ""
@@ -119,8 +121,8 @@ def _need(model: str, weights: Weights) -> str:
 
 
 def absent(suite: Suite, what: What, cells: Sequence[Cell], *, root: Path | None) -> list[str]:
-    """Return notes on missing downstream sets: tasks on them are left out, or at scale `paper` included in the
-    estimate."""
+    """Return notes on downstream sets that are not on this machine. Tasks on them are left out; at scale `paper` they
+    are included in the estimate. `root`: folder with data sets that do not come with the installation."""
     judged = {task.data for cell in cells for task in cell.tasks}
     notes = []
     if what.scale == "paper":

@@ -1,4 +1,5 @@
-"""A plan: which cells of a study are done, the remaining work, and its expected cost on this machine."""
+"""A plan: which cells of a study are done, which work is left, and its expected cost on this machine or on devices that
+were named. A cell is one training run with its evaluations."""
 
 from __future__ import annotations
 
@@ -46,16 +47,17 @@ START_SECONDS = 4.0  # a worker's start: interpreter, torch, first data set
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedCell(RemainingCost):
-    """One cell with its state and remaining cost.
+    """One cell with its state and the cost of what is left of it.
 
     Attributes:
         cell: what is trained.
-        name: its folder's name.
-        state: how far it is.
+        name: name of its folder.
+        state: how far it is: missing, partly done, done, failed, …
         fraction: fraction of its training that is done already.
-        images: training images of the whole cell, the shared trunk counted once.
-        note: a sentence on its state.
-        epochs: how often it sees each image, up to its longest horizon.
+        images: training images of the whole cell, with the trunk (the part of the training that its budgets share)
+            counted once.
+        note: a sentence on its state; None: there is nothing to say.
+        epochs: how often it sees each image, up to its longest horizon (budget); 0 if it trains nothing.
         deadly: whether its last processes were killed, see `bench.store.study.State`.
     """
 
@@ -70,7 +72,7 @@ class PlannedCell(RemainingCost):
 
     @property
     def flops_left(self) -> float:
-        """FLOPs of what is left, by the dense convention."""
+        """Training FLOPs of what is left, by the dense convention; 0 if they were not counted."""
         return (self.flops or {}).get("dense", 0) * (1 - self.fraction)
 
 
@@ -79,11 +81,11 @@ class PlannedStudy:
     """The study that is planned.
 
     Attributes:
-        suite: its design.
-        what: the options that chose it, with a scale that is resolved.
-        where: its folders.
-        cells: those of the suite after every pass, and notes on how they differ from it.
-        asked: the study file that asks for it, with the scale resolved.
+        suite: the design of the study.
+        what: the options that describe the study; their scale is not "auto".
+        where: the options that name its folders.
+        cells: the suite's cells after every pass, and notes on how they differ from the suite.
+        asked: text of the study file (TOML) that describes the study, with a scale that is not "auto".
     """
 
     suite: suites.Suite
@@ -129,7 +131,8 @@ class PlannedMachine:
 
     @property
     def per_hour(self) -> tuple[float, bool] | None:
-        """The price of an hour that --price states, as `bench.cost.hardware.price` parses it; None without one."""
+        """The price of an hour that --price states: (amount, whether it is for one device rather than for all). None
+        without --price."""
         if not self.pricing.price:
             return None
         from bench.cost import hardware
@@ -138,7 +141,7 @@ class PlannedMachine:
 
     @property
     def share(self) -> str:
-        """How cells share a GPU; see the option --share."""
+        """How cells share a GPU: "none", "mps", or how many cells each GPU gets; see the option --share."""
         return self.asked.share
 
     @property
@@ -153,9 +156,9 @@ class Plan:
 
     Attributes:
         study: the study that is planned.
-        cells: those of this run, each with its state and its cost.
+        cells: the cells of this run, each with its state and its cost.
         cost: how the work is spread, and the throughputs that costs rest on.
-        machine: the devices that it is made for.
+        machine: the devices that the plan is made for.
         selection: the options that say which of the cells are done now.
         accepted: results made with other code or images than there are now, which are to be taken as they are.
     """
@@ -184,9 +187,9 @@ class Plan:
 
     @property
     def todo(self) -> tuple[PlannedCell, ...]:
-        """Cells that are to be done in this run, in order: partly done ones first, then the longest, so that short ones
-        fill the gaps at the end. Those that killed their processes come last, so that the others are done even if they
-        kill more."""
+        """The cells that this run will do, in order: partly done ones first, then the longest, so that short ones fill
+        the gaps at the end. Cells that killed their processes come last, so that the others are done even if they kill
+        more."""
         left = (cell for cell in self.cells if cell.state not in (CellState.DONE, CellState.REFUSED))
         wanted = (cell for cell in left if self.selection.retry in (None, cell.state))
         order = sorted(wanted, key=lambda c: (c.deadly, c.state != CellState.PARTIAL, -(c.seconds or 0.0)))
@@ -203,7 +206,8 @@ class Plan:
 
     @property
     def seconds(self) -> float:
-        """Expected seconds of wall time: workers start, and are then given what is left, the longest cells first."""
+        """Expected seconds of wall time, from the start of the workers until all cells are done, with the longest cells
+        first; 0 if nothing is left."""
         return (
             packed([cell.seconds or 0.0 for cell in self.todo], self.cost.workers) + START_SECONDS if self.todo else 0.0
         )
@@ -216,7 +220,7 @@ class Plan:
 
     @property
     def priced(self) -> Price | None:
-        """The price of what is left on the hardware that was named; None where none was."""
+        """The price of what is left on the devices that were named; None if none were."""
         if self.machine.hardware is None:
             return None
         from bench.plan import price
@@ -231,25 +235,26 @@ class Plan:
 
     @property
     def disk(self) -> Disk:
-        """Bytes on the disk that the cells that are left need."""
+        """What the cells that are left need on the disk, in bytes."""
         return resources.disk([c.needs for c in self.todo if c.needs is not None], running=self.cost.workers)
 
     @property
     def repeated(self) -> tuple[RepeatedImages, ...]:
-        """Data sets whose images are seen more often than `MAX_EPOCHS` times, the most often first."""
+        """Data sets whose images the cells that are left see more than `MAX_EPOCHS` times; the set that is seen most
+        often comes first."""
         return repeats.find(self.todo)
 
     @property
     def measured(self) -> bool:
-        """Whether the expected time is measured. That of several ranks is not, since what they lose to each other is
-        assumed; nor is that of a cost model without throughputs."""
+        """Whether the expected time rests on measurements alone. It does not with several ranks (processes that train a
+        cell together), whose losses to each other are assumed, or with a cost model without throughputs."""
         rates = self.cost.calibration.rates.values()
         return self.cost.ranks == 1 and bool(rates) and all(rate.measured for rate in rates)
 
     def utilisation(self, cells: Iterable[PlannedCell]) -> float | None:
-        """Return the fraction of the named devices' peak that is used while what is left of these cells occupies them,
-        including the time that they wait for images or for each other. None where no devices are named, or nothing is
-        left."""
+        """Return the fraction of the named devices' peak FLOP/s that cells use in the time that they occupy devices,
+        including waits for images or for each other. Only what is left of the cells counts. None if no devices were
+        named, or nothing is left."""
         hours, flops = sum(cell.device_hours or 0.0 for cell in cells), sum(cell.flops_left for cell in cells)
         return (
             None
@@ -258,7 +263,7 @@ class Plan:
         )
 
     def json(self) -> dict[str, Any]:
-        """The plan as JSON types."""
+        """Return the plan as JSON types."""
         return {
             "suite": self.suite,
             "scale": self.scale,
@@ -302,17 +307,19 @@ def make_plan(options: StudyOptions, *, to_run: bool, report: Reporter = QUIET, 
 
     Args:
         to_run: whether the plan will be run: problems that would make the run fail are then raised before measuring.
+        report: receives messages on progress.
         as_new: whether the plan ignores existing results.
 
     Raises:
-        UserError: unknown names, missing data, a store from a newer version, --hardware of a plan to be run, …
+        UserError: unknown names, missing data, a store from a newer version, --hardware for a run on this machine, …
     """
     with rehearsing(options.what.rehearse):
         return _make_plan(options, to_run=to_run, report=report, as_new=as_new)
 
 
 def _make_plan(options: StudyOptions, *, to_run: bool, report: Reporter, as_new: bool) -> Plan:
-    """Make the parts of a plan, each from its own groups of options once they are resolved."""
+    """Return the plan that `make_plan` describes. Each part of it is made from its own groups of options, once they are
+    resolved."""
     machine, selection, pricing, where = options.machine, options.selection, options.pricing, options.where
     preflight.check_options(machine, pricing, to_run=to_run)
     suite = suites.load(options.what.suite)
@@ -387,7 +394,8 @@ def _noted_first(plan: Plan, note: str) -> Plan:
 
 
 def _device_name(model: CostModel) -> str:
-    """Return the name of the accelerator on which the hours of scale `gpu` are counted."""
+    """Return the name of the accelerator on which --hours are counted at scale `gpu`: the one that is planned for, else
+    this machine's, else "H100"."""
     row = model.hardware.device if model.hardware is not None else peaks.accelerator_of(model.reason)
     return row.name if row is not None else "H100"
 
@@ -395,11 +403,10 @@ def _device_name(model: CostModel) -> str:
 def _states(
     cells: Sequence[Cell], planned: PlannedStudy, *, changed: str, to_run: bool
 ) -> tuple[dict[Cell, State], tuple[Change, ...]]:
-    """Return the state of every cell in the store, and results of changed code or images that are to be taken as they
-    are.
+    """Return cell -> its state in the store, and the results of other code or images that are to be taken as they are.
 
     Args:
-        changed: what is done with such results; see the option --changed.
+        changed: what is done with such results: "keep", "redo" or "refuse"; see the option --changed.
 
     Raises:
         UserError: the store is from a newer version; a run would silently reuse results of changed code or images.
@@ -422,7 +429,7 @@ def _states(
 
 
 def _check_training(left: RemainingWork) -> None:
-    """Raise UserError if data of the trainings are missing or too small, or do not fit on the disk."""
+    """Raise UserError if the data of cells that train are missing or too small, or do not fit on the disk."""
     left.report.message("Checking the data …")
     if left.to_run:
         resources.check_room(left.training, left.sizes)
@@ -432,7 +439,7 @@ def _check_training(left: RemainingWork) -> None:
 
 
 def _planned(cell: Cell, state: State, cost: RemainingCost | None, sizes: DataSizes) -> PlannedCell:
-    """Return a cell with its state and the cost of what is left of it; `cost` is None for a cell that is done."""
+    """Return a cell with its state and the cost of what is left of it. `cost`: None for a cell that is done."""
     known = {} if cost is None else {entry.name: getattr(cost, entry.name) for entry in fields(cost)}
     refused, longest = cost is not None and cost.refused is not None, cell.horizons[-1]
     trained = cost is not None and not refused and longest and not cell.rehearsal

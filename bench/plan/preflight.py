@@ -26,11 +26,12 @@ from bench.study.suite import SCALES
 from bench.train.schedule import WARMUP_PART, longest_warmup, total_steps, warmup_steps
 
 NO_CLUSTER = "a cluster that RAY_ADDRESS names: HOST:6379, or local for one here, whose ports are open to the network"
-MAX_PROCESSES_PER_CORE = 8  # processes: each holds torch and its own copy of the model
+MAX_PROCESSES_PER_CORE = 8  # limit, since each process holds torch and its own copy of the model
 
 
 def resolve_scale(wanted: str, device: str) -> str:
-    """Return the scale that "auto" means on a device; another scale as it is.
+    """Return the scale that a text names: for "auto", "cpu" on a CPU and "gpu" on other devices; any other scale as it
+    is.
 
     Raises:
         UserError: there is no scale of this name.
@@ -45,7 +46,10 @@ def resolve_scale(wanted: str, device: str) -> str:
 
 
 def check_options(machine: Machine, pricing: Pricing, *, to_run: bool) -> None:
-    """Refuse options that mean nothing together.
+    """Refuse options that contradict each other, or mean nothing together.
+
+    Args:
+        to_run: whether the study will be run, not only planned.
 
     Raises:
         UserError: options contradict each other; the message says which, and what to give instead.
@@ -83,6 +87,9 @@ def check_options(machine: Machine, pricing: Pricing, *, to_run: bool) -> None:
 def check_pricing(pricing: Pricing, *, priced: bool) -> None:
     """Refuse a price that cannot be parsed, a price without named devices, and an unknown accelerator.
 
+    Args:
+        priced: whether a price is allowed, because devices are named or the study will be run.
+
     Raises:
         UserError: one of these was given; the message says what to name.
     """
@@ -95,8 +102,8 @@ def check_pricing(pricing: Pricing, *, priced: bool) -> None:
 
 
 def check_places(where: Where, *, write: bool) -> None:
-    """Refuse a data root or a results folder that is not a folder, and (if `write`) a results folder that could not be
-    made and written. Leaves no files.
+    """Refuse a data root or a results folder that is not a folder. If `write`, also refuse a results folder that could
+    not be made and written; no file is left behind.
 
     Raises:
         UserError: a folder is refused; the message says why.
@@ -117,9 +124,13 @@ def check_places(where: Where, *, write: bool) -> None:
 
 
 def processes(machine: Machine, cells: Sequence[Cell], *, device: str, exclusive: bool) -> tuple[int, int]:
-    """Return (workers, threads of each), which share the machine's cores: a worker per core, or per GPU; one where
-    `exclusive`.
-    Workers elsewhere have as many threads as they would have here, so that they find the same.
+    """Return (number of workers, threads of each process), which share the machine's cores. A worker does one cell at a
+    time; there is one for each core, or for each GPU.
+
+    Workers on other machines have as many threads as they would have here, so that their results are the same.
+
+    Args:
+        exclusive: whether there has to be only one worker.
 
     Raises:
         UserError: the cells or the machine cannot serve the number of ranks, or there are too many processes for a CPU.
@@ -141,7 +152,7 @@ def processes(machine: Machine, cells: Sequence[Cell], *, device: str, exclusive
 
 
 def _cells_per_device(machine: Machine, device: str) -> int:
-    """Return how many cells are to share each GPU.
+    """Return how many cells share each GPU, as --share says; 1 if cells share none.
 
     Raises:
         UserError: there is no GPU to share, or not in this way, or the number of cells is given twice.
@@ -160,10 +171,11 @@ def _cells_per_device(machine: Machine, device: str) -> int:
 
 
 def workers_on(count: int, machine: Machine, cells: Sequence[Cell]) -> int:
-    """Return how many cells run at a time on `count` devices that are not here.
+    """Return how many cells run at a time on `count` devices of other machines.
 
     Raises:
-        UserError: there are more ranks than devices, or than the cells can be divided by.
+        UserError: there are more ranks (processes that train a cell together) than devices, or a cell cannot be trained
+            by so many.
     """
     if machine.ranks > count:
         raise UserError(f"--ranks {machine.ranks}, but --hardware names {count} device(s).", f"Use --ranks {count}.")
@@ -183,16 +195,17 @@ def _check_ranks(ranks: int, device: str, cells: Sequence[Cell]) -> None:
             f"--ranks {ranks}, but the parts of a divided GPU (MIG) cannot exchange gradients.",
             "Leave --ranks out: each part then does runs of its own.",
         )
-    if device != "cpu" and ranks > (count := len(accelerators(device)) or 1):  # an Apple GPU has no number
+    if device != "cpu" and ranks > (count := len(accelerators(device)) or 1):  # an Apple GPU, without an id, is one
         raise UserError(f"--ranks {ranks}, but this machine has {count} GPU(s).", f"Use --ranks {count} at most.")
 
 
 def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
-    """Refuse trainings and tasks that their data sets cannot serve. Opens every set that the cells read.
+    """Refuse cells whose data sets are too small or unsuited for their training or their tasks. Opens every set that
+    the cells read.
 
     Raises:
-        UserError: a set that is not here, with how to get it; of one class only; smaller than what a cell or a task
-            asks.
+        UserError: a set that is not here (the message says how to get it), has one class only, has images of several
+            labels where one is needed, or is smaller than a cell or a task asks.
     """
     for cell in cells:
         trained_on = (cell.data,) if cell.horizons != (0,) else ()
@@ -207,7 +220,11 @@ def check_data(cells: Sequence[Cell], sizes: DataSizes) -> None:
 
 
 def _check_labels(cell: Cell, sizes: DataSizes) -> None:
-    """Raises UserError where images of several labels are given to a training, task or metric that decides on one."""
+    """Refuse images of several labels for a training, task or metric that decides on one label.
+
+    Raises:
+        UserError: such images are given to one; the message says which.
+    """
     if cell.horizons != (0,) and sizes[cell.data].several:
         raise several_labels(cell.data, for_what="pre-training")
     for task in cell.tasks:
@@ -220,8 +237,8 @@ def _check_labels(cell: Cell, sizes: DataSizes) -> None:
 
 def check_warmup(cells: Sequence[Cell]) -> None:
     """Refuse a warm-up of more than a quarter of a cell's shortest budget: the learning rate that is compared would
-    hardly be reached. It is never shortened for one cell alone, which would then differ from those that it is compared
-    with.
+    hardly be reached. A warm-up is never shortened for one cell alone, because the cell would then differ from those
+    that it is compared with.
 
     Raises:
         UserError: a warm-up is refused; the message says of which model, and what to set.
@@ -246,7 +263,8 @@ def check_warmup(cells: Sequence[Cell]) -> None:
 
 
 def check_present(cells: Sequence[Cell], sizes: DataSizes) -> None:
-    """Refuse to begin trainings if none of their upstream sets is on this machine; their cost can be estimated.
+    """Refuse to begin trainings if none of their upstream (pre-training) sets is on this machine; only their cost can
+    be estimated.
 
     Raises:
         UserError: none is here; the message says how to get the first of them.

@@ -1,4 +1,4 @@
-"""The price of a plan on named devices: hours of one device per cell, wall time, money, each with its range."""
+"""The price of a plan on named devices: hours of one device, wall time, and money, each with its range."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Protocol
 
 from bench.cost.hardware import Hardware
 
-RANGE_DEVIATIONS = 1.2816  # standard deviations of a range of 80 %
-HOUR = 3600.0
+RANGE_DEVIATIONS = 1.2816  # a range of 80 % reaches so many standard deviations to either side
+HOUR = 3600.0  # seconds
 
 
 class Priced(Protocol):
-    """The part of a planned cell that is priced; see `bench.plan.plan.PlannedCell`."""
+    """The attributes of a planned cell on which its price depends; see `bench.plan.plan.PlannedCell`."""
 
     @property
     def device_hours(self) -> float | None: ...
@@ -28,17 +28,17 @@ class Priced(Protocol):
 class Price:
     """The price of what is left of a plan.
 
-    The 80 % range of an amount goes from amount / `factor` to amount * `factor`, with one error for all cells, since
-    most throughputs rest on the same assumption.
+    The 80 % range of each amount (hours, money) goes from amount / `factor` to amount * `factor`. All cells share one
+    error, since most throughputs rest on the same assumption.
 
     Attributes:
-        hardware: what is priced.
+        hardware: the devices that are priced.
         ranks: devices that train one cell together.
         device_hours: hours of one device, summed over devices.
         hours: hours of wall time.
-        factor: factor of the range.
-        asked: the price of an hour, see `bench.cost.hardware.price`: an hour of all devices is paid for whether or not
-            each has work. None: no price was given.
+        factor: factor of the range, at least 1.
+        asked: (price of an hour, whether it is for one device rather than for all). With a price for all devices, an
+            hour is paid for whether or not each of them has work. None: no price was given.
         bases: where throughputs come from, in words.
     """
 
@@ -62,7 +62,7 @@ class Price:
         return amount * (self.device_hours if for_one else self.hours)
 
     def json(self) -> dict[str, Any]:
-        """The price as JSON types."""
+        """Return the price as JSON types."""
         low, high = 1 / self.factor, self.factor
         body: dict[str, Any] = {
             "hardware": self.hardware.device.name,
@@ -86,8 +86,10 @@ def of(
     """Return the price of cells on this hardware.
 
     Args:
-        wall: seconds that all of them take there.
-        asked: see `bench.cost.hardware.price`.
+        todo: the cells that are left.
+        ranks: devices that train one cell together.
+        wall: seconds that all of the cells take there.
+        asked: (price of an hour, whether it is for one device rather than for all); None: no price was given.
     """
     hours = sum(cell.device_hours or 0.0 for cell in todo)
     weighted = sum((cell.device_hours or 0.0) * cell.error for cell in todo)

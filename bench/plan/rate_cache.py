@@ -1,8 +1,8 @@
 """A one-hour cache of measured throughputs, so that a plan and the run after it measure only once.
 
 There is one file per model beside the decoded data sets, named by a hash of everything that throughput depends on. A
-file that is older, damaged or not ours counts as absent. If the folder cannot be written, nothing is kept: throughputs
-are never a result.
+file that is older, damaged, or not written by this cache counts as absent. If the folder cannot be written, nothing is
+kept: throughputs are never a result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bench.data.cache import directory
 from bench.study.cell import RECIPE_REVISION
 
 Json = dict[str, Any]
-KEPT_SECONDS = 3600.0  # seconds for which throughputs are kept, since what else a machine does changes
+KEPT_SECONDS = 3600.0  # seconds for which throughputs are kept: a machine's other work changes
 ENVIRONMENT_PREFIXES = (
     "ATEN_",
     "CUDA_",
@@ -40,7 +40,8 @@ ENVIRONMENT_PREFIXES = (
 
 
 class RateCache:
-    """Answers of `bench.plan.calibrate` by question, for `processes` processes of `threads` threads at once."""
+    """A cache of answers of `bench.plan.calibrate`, found by their questions. An answer holds for this machine and
+    device, with `processes` processes of `threads` threads each at the same time."""
 
     def __init__(self, *, device: str, threads: int, processes: int) -> None:
         settings = {
@@ -63,24 +64,24 @@ class RateCache:
         ]
 
     def find(self, question: Json) -> tuple[Json, float] | None:
-        """Return (the answer, seconds since it was measured); None where there is no answer to rely on."""
+        """Return (the answer to a question, seconds since it was measured); None if there is no answer to rely on."""
         name = self._name(question)
         try:
             kept = files.read_sealed(_folder() / name)
             age = time.time() - kept["measured"]
             return (kept["answer"], age) if kept["name"] == name and 0 <= age <= KEPT_SECONDS else None
-        except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last: no home, JSON nested too deeply
+        except (OSError, ValueError, KeyError, TypeError, RuntimeError):  # the last: no home, too deep JSON
             return None
 
     def keep(self, question: Json, answer: Json) -> None:
-        """Store an answer that was just found, if the folder can be written, and remove those that are too old."""
+        """Store an answer that was just found, if the folder can be written, and remove answers that are too old."""
         name = self._name(question)
         try:
             folder = _folder()
             folder.mkdir(parents=True, exist_ok=True)
             files.remove_leftovers(folder)
             files.write_sealed(folder / name, {"name": name, "measured": time.time(), "answer": answer})
-            for old in folder.glob("*.json*"):  # and what a kill left half written
+            for old in folder.glob("*.json*"):  # includes files that a kill left half written
                 if time.time() - old.stat().st_mtime > KEPT_SECONDS:
                     old.unlink(missing_ok=True)
         except (OSError, RuntimeError, UserError):

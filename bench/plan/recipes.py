@@ -1,8 +1,8 @@
-"""Shows how each cell of a study is really trained, by axis, such as the warm-up in steps, in images and as a fraction
-of the shortest budget.
+"""Show how each cell of a study is really trained, such as its warm-up in steps, in images and as a fraction of the
+shortest budget: one table for each axis, which is a comparison of the suite, such as over compute.
 
-Models that are compared along an axis have to be trained alike but for the axis; the last line of each axis says
-whether it is.
+Models that are compared along an axis have to be trained alike but for the axis; the line below its table says whether
+they are.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ NUMBERS = ("warm-up", "images", "of shortest budget", "batch", "rate", "cool-dow
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeRow:
-    """Trainings of one model on one data set that share a recipe.
+    """The cells that train one model on one data set by one recipe.
 
     Attributes:
-        model: its name.
-        data: the upstream set, as NAME or NAME@N.
-        shortest: images of the shortest budget.
+        model: name of the model.
+        data: the upstream (pre-training) set, as NAME or NAME@N.
+        shortest: images of their shortest budget.
         recipe: how they are trained.
     """
 
@@ -55,12 +55,12 @@ class RecipeRow:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeAxis:
-    """How the cells of one axis are trained.
+    """How the cells of one axis (a comparison of the suite) are trained.
 
     Attributes:
-        name: name of the axis; "" for cells on none.
+        name: name of the axis; "" for cells that are on none.
         rows: the trainings on the axis.
-        differ: field -> its values, where rows differ in it and should not.
+        differ: field of the recipe -> its values, for each field in which rows differ and should not.
         varies: fields in which rows differ on purpose.
     """
 
@@ -70,7 +70,7 @@ class RecipeAxis:
     varies: tuple[str, ...]
 
     def json(self) -> dict[str, Any]:
-        """The recipes as JSON types."""
+        """Return the recipes as JSON types."""
         rows = [
             {"model": r.model, "data": r.data, "shortest": r.shortest, "share": r.share, **asdict(r.recipe)}
             for r in self.rows
@@ -82,7 +82,7 @@ def axes(options: StudyOptions) -> tuple[RecipeAxis, ...]:
     """Return how the cells of each axis of a study are trained. Nothing is measured.
 
     Raises:
-        UserError: as `bench.plan.expand.expand`.
+        UserError: as `bench.plan.expand.expand` raises it.
     """
     suite = suites.load(options.what.suite)
     device, reason = find_device(options.machine.device)
@@ -95,10 +95,10 @@ def axes(options: StudyOptions) -> tuple[RecipeAxis, ...]:
 
 
 def by_axis(cells: tuple[Cell, ...], varied: Mapping[str, tuple[str, ...]]) -> tuple[RecipeAxis, ...]:
-    """Group the trainings among the cells by axis.
+    """Return how the cells that train something are trained, grouped by axis.
 
     Args:
-        varied: axis -> fields that differ on purpose.
+        varied: axis -> fields of a recipe in which its cells differ on purpose.
     """
     grouped: dict[str, dict[RecipeRow, None]] = {}
     for cell in cells:
@@ -116,7 +116,7 @@ def by_axis(cells: tuple[Cell, ...], varied: Mapping[str, tuple[str, ...]]) -> t
 
 
 def show(axes: tuple[RecipeAxis, ...], console: Console) -> None:
-    """Print a table for each axis."""
+    """Print a table for each axis, and below it whether its models are trained alike."""
     if not axes:
         write(console, "This study trains nothing.")
     for axis in axes:

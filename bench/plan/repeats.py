@@ -1,4 +1,5 @@
-"""Finds cells that see their images many times: how often, and which fraction of a plan's time they take."""
+"""Find cells that see each training image many times: how often they do, and which fraction of a plan's time they
+take."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from bench.study.cell import Cell
 
 
 class Planned(Protocol):
-    """The part of a planned cell that tells of its images; see `bench.plan.plan.PlannedCell`."""
+    """The attributes of a planned cell that are needed here; see `bench.plan.plan.PlannedCell`."""
 
     @property
     def cell(self) -> Cell: ...
@@ -24,13 +25,13 @@ class Planned(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedImages:
-    """Cells that see each image of one set, or of one part of it, more often than `MAX_EPOCHS`.
+    """Cells that see each image of one set, or of one part of it, more than `MAX_EPOCHS` times.
 
     Attributes:
         data: the set, as NAME or NAME@N.
         cells: number of these cells.
-        least: the fewest times that one of them sees each image.
-        most: the most times that one of them sees each image.
+        least: smallest number of epochs (passes over the images) among these cells.
+        most: largest number of epochs among these cells.
         share: fraction of the remaining time of all cells that these take.
     """
 
@@ -42,8 +43,8 @@ class RepeatedImages:
 
 
 def find(planned: Iterable[Planned]) -> tuple[RepeatedImages, ...]:
-    """Return, for each data set, the cells that see its images more often than `MAX_EPOCHS` times; the set whose images
-    are seen most often comes first."""
+    """Return, for each data set, the cells that see its images more than `MAX_EPOCHS` times; the set whose images are
+    seen most often comes first."""
     everything = list(planned)
     total = sum(each.seconds or 0.0 for each in everything)
     parts = by_key((each.cell.data_name, each) for each in everything if each.epochs > MAX_EPOCHS)

@@ -1,6 +1,6 @@
-"""Resources of a cell besides time: bytes on the device, the host and the disk, and where its images are read from.
+"""What a cell needs besides time: bytes on the device, the host and the disk, and where its images are read from.
 
-Nothing is decoded or drawn to find out: numbers of images are those that are published, listed or asked for.
+No image is decoded or generated to find out: numbers of images are those that are published, listed or asked for.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bench.store.checkpoints import MAX_KEPT
 from bench.study import registry
 from bench.study.cell import Cell, Recipe
 
-FLOAT_BYTES = 4
-MEMORY_MARGIN = 1.5  # factor from the memory that a plan expects to the memory that a worker requests
+FLOAT_BYTES = 4  # of a float32 number
+MEMORY_MARGIN = 1.5  # memory that a worker requests, divided by the memory that a plan expects
 GPU_PROCESS_BYTES = 8 << 30  # bytes of a process with CUDA's libraries and a compiler
-CORES_BESIDE_GPU: Mapping[Tier, int] = {"resident": 4, "mapped": 8, "streamed": 16}
+CORES_BESIDE_GPU: Mapping[Tier, int] = {"resident": 4, "mapped": 8, "streamed": 16}  # per process
 CHECKPOINTS_ON_DISK = (
     MAX_KEPT + 1
 )  # checkpoints of a running cell: those that are kept, and the next, which is written before an old one is removed
@@ -31,16 +31,18 @@ CHECKPOINTS_ON_DISK = (
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """Resources that one cell needs, in bytes. On a CPU, `device` and `host` are the same memory.
+    """Resources that one cell needs, in bytes where nothing else is said. On a CPU, `device` and `host` are the same
+    memory.
 
     Attributes:
-        tier: from where training images are read.
-        device: weights, gradients, optimizer, activations of a batch, and resident images.
-        host: images on their way, and the index.
-        shared: data set -> bytes of its stored pixels or index, which all cells share that use the set.
+        tier: from where training images are read: "resident", the device's memory; "mapped", stored pixels on the disk;
+            "streamed", encoded files.
+        device: weights, gradients, optimizer, activations of a batch, and images that are resident.
+        host: images on their way to the device, and the index of streamed files.
+        shared: data set -> bytes of its stored pixels or index on the disk, which all cells share that use the set.
         kept: what a checkpoint holds, which passes through the host's memory when it is written.
-        weights: final weights, which stay when the cell is finished.
-        decoded: images per second that its cores decode for one process, where they are streamed; 0: not known.
+        weights: final weights, which stay on the disk when the cell is finished.
+        decoded: images per second that the cores beside one process decode, if images are streamed; 0: not known.
         wait: expected fraction of the training time that is spent waiting for images.
     """
 
@@ -60,8 +62,8 @@ class Disk:
 
     Attributes:
         shared: stored pixels and indices, once per data set.
-        checkpoints: checkpoints of the cells that run at once, taken to be the largest: those kept, and one being
-            written.
+        checkpoints: checkpoints of the cells that run at once, taken to be those with the largest: the ones that are
+            kept, and the one that is being written.
         weights: final weights of every cell.
         running: number of cells that run at once.
     """
@@ -81,7 +83,7 @@ class Disk:
 
 
 def disk(needed: Sequence[Needs], *, running: int) -> Disk:
-    """Return the bytes on the disk that all these cells need, of which `running` run at once."""
+    """Return what these cells need on the disk, if `running` of them run at once."""
     shared: dict[str, int] = {}
     for each in needed:
         for name, size in each.shared.items():
@@ -96,15 +98,16 @@ def disk(needed: Sequence[Needs], *, running: int) -> Disk:
 
 
 def kept_bytes(recipe: Recipe, params: int) -> int:
-    """Return the bytes of a checkpoint: weights, the optimizer's moments (bench/train/optimizers/), and the averaged
-    weights where the recipe has them."""
+    """Return the bytes of a checkpoint of a model with `params` parameters: weights, the optimizer's moments
+    (bench/train/optimizers/), and the averaged weights where the recipe has them."""
     moments = FLOAT_BYTES * registry.load("optimizer", recipe.optimizer).moments(recipe)
     return params * (FLOAT_BYTES + moments + FLOAT_BYTES * bool(recipe.average))
 
 
 def state_bytes(recipe: Recipe, params: int, *, ranks: int) -> int:
-    """Return the bytes on one device of what a checkpoint holds, and of gradients. Ranks that each hold the whole model
-    have gradients twice: summed over micro-batches, and in the buckets that DistributedDataParallel exchanges."""
+    """Return the bytes on one device of what a checkpoint holds, and of gradients, for a model with `params`
+    parameters. Ranks (processes that train a cell together) that each hold the whole model have gradients twice: summed
+    over micro-batches, and in the buckets that DistributedDataParallel exchanges."""
     kept = kept_bytes(recipe, params)
     if recipe.sharding == "fsdp":
         return (kept + params * FLOAT_BYTES) // ranks
@@ -125,10 +128,11 @@ def needs(
     """Return the resources that a cell that trains needs.
 
     Args:
+        rates: throughput and sizes of its model.
         memory: free bytes of the device.
         decoded_per_second: images that the cores beside one process decode, where they are streamed; 0: not known.
-        ranks: devices that train it together; needs are those of each.
-        micro: images at a time on each device, where that number is not the recipe's.
+        ranks: number of devices that train the cell together; the needs are those of each.
+        micro: images that pass through each device at a time; None: as many as the recipe says.
     """
     size = sizes[cell.data]
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
@@ -138,7 +142,7 @@ def needs(
     state = state_bytes(cell.recipe, rates.params, ranks=ranks)
     share = max(1, cell.recipe.batch // ranks)
     micro = micro or min(share, cell.recipe.micro_batch or share)
-    activations = micro * rates.activation_bytes // (1 if device == "cpu" else 2)  # half of it in bfloat16
+    activations = micro * rates.activation_bytes // (1 if device == "cpu" else 2)  # bfloat16 takes half
     kept = kept_bytes(cell.recipe, rates.params)
     decoded = decoded_per_second if tier == "streamed" else 0.0
     return Needs(
@@ -154,22 +158,23 @@ def needs(
 
 
 def _stored(name: str, cell: Cell, sizes: DataSizes) -> int:
-    """Return the bytes of a data set on the disk: of its pixels, or of the index if it is streamed."""
+    """Return the bytes of a data set on the disk: of its pixels, or of its index if it is streamed (decoded while it is
+    read). `cell`: gives the size of images where the set's own is not known."""
     size = sizes[name]
     height, width, channels = size.shape or (cell.image_size, cell.image_size, cell.channels)
     return (size.train + size.test) * (INDEX_BYTES if size.streamed else height * width * channels)
 
 
 def beside_gpu(needs: Needs | None) -> tuple[int, int]:
-    """Return (cores, bytes of host memory) that a process needs beside its GPU, whoever asks for them. Where images are
-    read while it trains, each reader has a core."""
+    """Return (cores, bytes of host memory) that a process needs beside its GPU, on any kind of cluster. If images are
+    read while it trains, each reader has a core. `needs`: None if they are not known."""
     tier = "resident" if needs is None else needs.tier
     passing = 0 if needs is None else needs.host + needs.kept
     return CORES_BESIDE_GPU[tier], GPU_PROCESS_BYTES + int(MEMORY_MARGIN * passing)
 
 
 def check_room(cells: Sequence[Cell], sizes: DataSizes) -> None:
-    """Refuse data sets whose pixels the disk cannot hold, before the first of them is made.
+    """Refuse data sets whose pixels the disk cannot hold, before the first of them is written.
 
     Raises:
         UserError: a set does not fit; the message says how much it needs, how much is free, and what can be done.
@@ -185,8 +190,12 @@ def check_room(cells: Sequence[Cell], sizes: DataSizes) -> None:
 
 
 def check_memory(cells: Sequence[tuple[Cell, Rates]], memory: int, *, device: str, ranks: int) -> None:
-    """Refuse models whose weights, gradients and optimizer do not fit on a device with so many free bytes: smaller
-    batches do not help.
+    """Refuse models whose weights, gradients and optimizer do not fit on a device with `memory` free bytes, because
+    smaller batches do not help then.
+
+    Args:
+        device: name of the device, for the message.
+        ranks: number of devices that train a cell together.
 
     Raises:
         UserError: a model does not fit; the message says which, how much it needs, and what can be done.
@@ -202,7 +211,8 @@ def check_memory(cells: Sequence[tuple[Cell, Rates]], memory: int, *, device: st
 
 
 def too_little_disk(needed: Disk, results: Path) -> str:
-    """Return a warning if checkpoints and weights need more than is free on the disk of the results; else ""."""
+    """Return a warning if checkpoints and weights need more than is free on the disk of `results`, the folder that they
+    are written to; else ""."""
     written, free = needed.checkpoints + needed.weights, free_bytes(results)
     if written <= free:
         return ""

@@ -1,4 +1,4 @@
-"""Sizes of the data sets of a study. Each set is opened once for a plan, and not at all where its size is declared."""
+"""Sizes of the data sets of a study. Each set is opened once for a plan, and not at all if its size is declared."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from bench.study.names import DataName
 
 @dataclass(frozen=True, kw_only=True)
 class DataSize:
-    """Images in a set's two splits, and its classes.
+    """The number of images in a set's two splits, and of its classes.
 
     Attributes:
-        shape: (height, width, channels) of the images; None where they were not opened.
+        shape: (height, width, channels) of the images; None if they were not opened.
         streamed: whether images are decoded when they are read, and never stored decoded.
         several: whether an image may have several labels.
-        test_groups: number of groups that the test images belong to; None where there are no groups, or the images were
-            not opened.
+        test_groups: number of groups (images that belong together, such as those of one patient) in the test split;
+            None if there are no groups, or the images were not opened.
     """
 
     train: int
@@ -43,7 +43,8 @@ class DataSizes:
 
     Args:
         root: folder with data sets that do not come with the installation.
-        published: take the published sizes of sets that are not here: a study can be costed before they are fetched.
+        published: whether sets that are not here have their published sizes, so that a study can be costed before they
+            are fetched.
     """
 
     def __init__(self, *, root: Path | None = None, published: bool = False) -> None:
@@ -51,8 +52,8 @@ class DataSizes:
         self._found: dict[str, DataSize] = {}
 
     def __getitem__(self, name: str) -> DataSize:
-        """Return the size of a data set. The set is opened, which also caches it decoded, unless its size is known
-        without that.
+        """Return the size of a data set. The set is opened, which also stores its decoded images in the cache, unless
+        its size is known without that.
 
         Raises:
             UserError: the set is unknown, or not on this machine; the message says how to get it.
@@ -62,8 +63,12 @@ class DataSizes:
         return self._found[name]
 
     def _known(self, name: str) -> DataSize | None:
-        """Return a size that is known without opening the set: one that the set declares (it is too large to be opened,
-        or not public), or a published one; for a copy that is indexed, its true size. Else None."""
+        """Return a size that is known without opening the set; None if there is none.
+
+        It is the size that the set declares, because it is generated, too large to be opened, or not public (if a copy
+        on this machine is indexed, the size of that copy); or a published size, if these are asked for and the set is
+        not here.
+        """
         one, option = data_set(name), DataName.parse(name).option
         if one.size is not None:
             return DataSize(**one.size(option), shape=self._drawn_shape(one, option))
@@ -75,8 +80,8 @@ class DataSizes:
         return None
 
     def _drawn_shape(self, one: DataSet, option: str) -> tuple[int, int, int]:
-        """Return the shape (height, width, channels) of images that are generated in the form that the set's name asks
-        for."""
+        """Return the shape (height, width, channels) of the images of a generated set. `option`: the part of the set's
+        name that asks for their form."""
         assert one.look is not None
         side, channels = one.look(option, root=self.root) or (0, 0)
         return side or 0, side or 0, channels
@@ -94,8 +99,8 @@ class DataSizes:
         )
 
     def to_be_stored(self, name: str) -> int:
-        """Return about how many bytes of pixels opening a set writes to the disk; 0 where they are there already, or
-        are not known."""
+        """Return about how many bytes of pixels are written to the disk when a set is opened; 0 if they are there
+        already, or their number is not known."""
         one, option = data_set(name), DataName.parse(name).option
         if one.size is None:
             return 0
@@ -105,7 +110,7 @@ class DataSizes:
 
 
 def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
-    """Return how many images pass through the network to evaluate one horizon.
+    """Return how many images pass through the network to evaluate one horizon (budget) of a cell.
 
     Raises:
         UserError: a task cannot be evaluated with so few images.
@@ -113,7 +118,7 @@ def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
     total = sizes[cell.data].test
     for task in cell.tasks:
         size = read(cell, task, sizes)
-        says = registry.load("task", task.task).forward_images  # None: all of them
+        says = registry.load("task", task.task).forward_images  # None: all images of both splits
         try:
             total += says(**_asked(task, size), own_size=cell.image_size) if says else size.train + size.test
         except UserError as error:
@@ -122,8 +127,8 @@ def evaluation_images(cell: Cell, sizes: DataSizes) -> int:
 
 
 def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
-    """Return the seconds that one core takes for what the tasks do with the features of one horizon; tasks that do not
-    state theirs count as 0."""
+    """Return the seconds that one core takes for what a cell's tasks do with the features of one horizon (budget).
+    Tasks that do not state their time count as 0. `features`: number of features per image."""
     total = 0.0
     for task in cell.tasks:
         if says := registry.load("task", task.task).solving_seconds:
@@ -134,13 +139,14 @@ def solving_seconds(cell: Cell, sizes: DataSizes, *, features: int) -> float:
 
 
 def read(cell: Cell, task: TaskSpec, sizes: DataSizes) -> DataSize:
-    """Return the size of the data set that a task reads. Where the network is not trained, and the set is the cell's
-    own, training images are those of the cell."""
+    """Return the size of the data set that a task reads. If the cell is not trained and names the same set, its limit
+    on the number of training images holds for the task too."""
     size = sizes[task.data]
     own = task.data == cell.data and cell.horizons == (0,)
     return replace(size, train=min(size.train, cell.num_images or size.train)) if own else size
 
 
 def _asked(task: TaskSpec, size: DataSize) -> dict[str, Any]:
-    """Return the arguments of a task's functions for planning; its own options override the others."""
+    """Return the keyword arguments for a task's functions that forecast its cost: numbers of images and classes, and
+    the task's own options, which replace them where they have the same name."""
     return {"num_train": size.train, "num_test": size.test, "num_classes": size.classes, **task.kwargs}

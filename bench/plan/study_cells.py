@@ -16,14 +16,14 @@ from bench.study.suite import Suite, SuiteOptions
 
 @dataclass(frozen=True, kw_only=True)
 class StudyCells:
-    """The cells of a study.
+    """The cells of a study, between two passes.
 
     Attributes:
         cells: all cells.
-        chosen: cells of this run, which `--only` makes fewer.
+        chosen: the cells of this run; `--only` leaves out the others.
         notes: deviations from the suite, one sentence each.
-        stored: name of an upstream set as it was written -> as it is stored.
-        costly: cell -> tasks that were left out because of the time that they take.
+        stored: name of an upstream set as it was written -> its name with the size at which it is stored.
+        costly: cell -> tasks that were left out because they take long.
     """
 
     cells: tuple[Cell, ...]
@@ -35,19 +35,19 @@ class StudyCells:
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRequest:
-    """A request to a suite.
+    """What is asked of a suite: the options of a study after they were checked, for the passes to read.
 
     Attributes:
-        suite: the design.
-        what: the options of the study, with a scale that is resolved.
+        suite: the design of the study.
+        what: the options of the study; their scale is not "auto".
         overrides: changes to recipes, budgets and the grid.
-        only: patterns of the names of cells that this run does.
+        only: patterns of --only, for names of cells that this run does; empty: it does all.
         sizes: sizes of the data sets; a set is opened only where its size matters.
         suite_options: the options that the suite's cells were made with.
         images: what the options ask of images.
-        upstream: sets that the user named, without their limits; None: the suite's own.
-        limits: name of a set -> N of NAME@N.
-        device_name: the accelerator on which the hours of scale `gpu` are counted.
+        upstream: upstream (pre-training) sets that the user named, without their limits; None: the suite's own.
+        limits: name of a set -> N, for each that was given as NAME@N.
+        device_name: the accelerator whose hours --hours counts, at scale `gpu`.
         store: the study's folder, whose records say which learning rates were tuned; None: none were.
     """
 
@@ -70,18 +70,18 @@ class StudyRequest:
 
     @property
     def gives_budgets(self) -> bool:
-        """Whether --horizons states in images, steps or epochs how long every cell is trained."""
+        """Whether --horizons states how long every cell is trained, in images, steps or epochs."""
         horizons = self.overrides.horizons
         return bool(horizons) and not any(text.endswith("%") for text in horizons or ())
 
     @property
     def keeps_fitted_budgets(self) -> bool:
-        """Whether --grid holds budgets that were fitted to hours before."""
+        """Whether --grid holds budgets that an earlier plan fitted to --hours."""
         return bool(self.overrides.grid) and self.scale == "gpu"
 
     @property
     def fits_budgets_to_hours(self) -> bool:
-        """Whether budgets follow from --hours."""
+        """Whether budgets are computed from --hours."""
         fixed = self.suite.exclusive or self.gives_budgets or self.keeps_fitted_budgets
         return self.scale == "gpu" and not fixed
 
@@ -91,10 +91,10 @@ class Pass:
     """One step from the suite's cells to those that are planned.
 
     Attributes:
-        apply: study, request -> the study after the pass. It raises a UserError where what was asked cannot be done.
-        needed: whether a study needs it, by fields of the suite and of the options.
-        after: names of the passes that come before it.
-        before: names of those that come after it, where they cannot say so themselves.
+        apply: (study, request) -> the study after the pass. It raises a UserError if what was asked cannot be done.
+        needed: (request) -> whether the pass is applied, by fields of the suite and of the options.
+        after: names of the passes that come before this one.
+        before: names of the passes that come after this one, if they cannot name it in their own `after`.
     """
 
     apply: Callable[[StudyCells, StudyRequest], StudyCells]

@@ -1,5 +1,6 @@
-"""Tunes learning rates alike for the baseline and every change of a ladder (its "arms"): with as many trials of each at
-both ends of the ladder, judged by held-out accuracy."""
+"""Tune learning rates alike for the baseline and every change of a ladder (its "arms"). A ladder trains its arms at
+several budgets; each arm gets the same number of trials at the lowest and at the highest of them, judged by accuracy on
+held-out images."""
 
 from __future__ import annotations
 
@@ -8,39 +9,47 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-FIRST = 4  # trials before any is added
+FIRST = 4  # trials of an arm before further ones are added
 STEP = 3.0  # factor from one learning rate to the next
-MOST = 8  # trials at most
+MOST = 8  # largest number of trials of an arm
 
 K = TypeVar("K")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trials:
-    """The learning rates that were tried, ascending, and the held-out accuracy at each; None for a run that
-    diverged."""
+    """The trials of one arm at one end of the ladder.
+
+    Attributes:
+        rates: learning rates that were tried, ascending.
+        scores: held-out accuracy at each learning rate, None for a run that diverged; empty before the runs are done.
+    """
 
     rates: tuple[float, ...]
     scores: tuple[float | None, ...] = ()
 
     @property
     def best(self) -> int:
-        """Index of the best learning rate; of the lowest among equally good ones."""
+        """Index of the learning rate with the highest accuracy; of the lowest rate among equally good ones."""
         return max(range(len(self.rates)), key=lambda k: (-1.0 if self.scores[k] is None else self.scores[k], -k))
 
     @property
     def at_edge(self) -> bool:
-        """Whether the best learning rate is the lowest or the highest that was tried. One that diverged counts as
-        tried."""
+        """Whether the best learning rate is the lowest or the highest that was tried. A rate at which training diverged
+        counts as tried."""
         return self.best in (0, len(self.rates) - 1)
 
 
 def further(trials: Mapping[K, Trials]) -> dict[K, Trials]:
-    """Return the trials with one more learning rate each, for every arm and end of the ladder, so that none is tuned
-    more than another.
+    """Return the trials with one more learning rate each, so that no arm is tuned more than another; {} if tuning is
+    finished, because no best rate is the lowest or the highest that was tried, or because some arm has had `MOST`
+    trials.
 
-    An arm whose best rate lies at an end of those it tried gets one beyond that end; the others get one between their
-    best rate and its better neighbour. Return nothing if no arm's best lies at an end, or one has had `MOST` trials.
+    If the best rate of an arm is the lowest or the highest that it tried, the new rate lies beyond it; otherwise it
+    lies between the best rate and the better of its neighbours.
+
+    Args:
+        trials: any key for an arm at one end of the ladder -> its trials, with scores.
     """
     if not any(made.at_edge for made in trials.values()) or any(len(made.rates) >= MOST for made in trials.values()):
         return {}
@@ -59,8 +68,9 @@ def _next(made: Trials) -> float:
 
 
 def choice(made: Trials) -> float:
-    """Return the learning rate at the top of the parabola through the best rate and its neighbours (over the logarithm
-    of the rate), within these; the best rate if the parabola has no top."""
+    """Return the learning rate to use after these trials: the top of the parabola through the accuracies at the best
+    rate and its two neighbours, over the logarithm of the rate, and between these neighbours. It is the best rate
+    itself if that is at an edge, if a neighbour diverged, or if the parabola has no top."""
     if made.at_edge:
         return made.rates[made.best]
     near = range(made.best - 1, made.best + 2)

@@ -1,4 +1,4 @@
-"""Prints a plan: a table, a summary, and progress messages while it is made."""
+"""Print a plan: a table, a summary, and progress messages while it is made."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ from bench.study import registry
 if TYPE_CHECKING:
     from bench.plan.price import Price
 
-OF_TRAINING = ("seeds", "budgets", "images", "FLOPs")  # columns that say nothing about checkpoints taken as they are
+OF_TRAINING = ("seeds", "budgets", "images", "FLOPs")  # columns without meaning if nothing is trained
 LEAST_USEFUL_COLUMNS = ("images", "budgets", "FLOPs", "done", "seeds")  # columns of a plan, the least useful first
-MIN_WAIT_SHARE = 0.005  # fraction of the training time spent waiting for images, from which it is mentioned
-MAX_REPEATED_SETS = 4  # sets of which a plan says how often their images are seen
-EXPECTED_RANGE = (0.85, 1.25)  # factors around the expected time
+MIN_WAIT_SHARE = 0.005  # a wait for images is mentioned from this fraction of the training time on
+MAX_REPEATED_SETS = 4  # largest number of sets that are named with how often their images are seen
+EXPECTED_RANGE = (0.85, 1.25)  # the shown range of time, as factors on the expected time
 
 
 class ConsoleReporter(Reporter):
-    """Shows the progress of planning."""
+    """Shows the progress of planning on a console."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -53,14 +53,15 @@ class ConsoleReporter(Reporter):
         write(self.console, text, style="dim")
 
     def calibrated(self, done: int, total: int) -> None:
-        """Show the progress of measuring in one line that is overwritten; show nothing in a log."""
+        """Show how many of all models have been measured, in one line that is overwritten; show nothing outside a
+        terminal."""
         if self.console.is_terminal:
             end = "\r" if done < total else "\n"
             self.console.print(f"{done} of {total} models", style="dim", highlight=False, end=end)
 
 
 def show(plan: Plan, console: Console) -> None:
-    """Print a plan."""
+    """Print a plan: the question of its suite, its table, its notes, and a summary."""
     heading = Text.assemble((plan.suite, "bold"), f" at scale {plan.scale}: {plan.study.suite.question}")
     console.print(heading, soft_wrap=True)
     show_table(plan_table(plan), console, spare=LEAST_USEFUL_COLUMNS)
@@ -70,7 +71,8 @@ def show(plan: Plan, console: Console) -> None:
 
 def plan_table(plan: Plan) -> Table:
     """Return a table with one row per model, data set and list of budgets: recipes where there are several, seeds,
-    budgets (images seen), images, FLOPs, time on one worker."""
+    budgets (images seen), images, FLOPs, time on one worker (on named devices: fraction of their peak, hours, and
+    money), and the fraction that is done."""
     groups = by_key(((p.cell.model, p.cell.data_name, p.cell.horizons), p) for p in plan.cells)
     recipes = {key: len({(m.cell.recipe, m.cell.model_options) for m in members}) for key, members in groups.items()}
     swept = max(recipes.values(), default=1) > 1
@@ -109,7 +111,8 @@ def _takes_checkpoints(plan: Plan) -> bool:
 
 
 def _times(left: Sequence[PlannedCell], plan: Plan) -> list[str]:
-    """Return the time of what is left of a row; on named devices the fraction of their peak, hours, and money."""
+    """Return the texts of a row for the time of its unfinished cells, `left`: the time on one worker; on named devices,
+    the fraction of their peak that is used, hours, and with a price the money."""
     if (priced := plan.priced) is None:
         return [duration(sum(m.seconds or 0 for m in left)) if left else ""]
     hours, share = sum(m.device_hours or 0.0 for m in left), plan.utilisation(left)
@@ -119,7 +122,7 @@ def _times(left: Sequence[PlannedCell], plan: Plan) -> list[str]:
 
 
 def _budgets(horizons: tuple[int, ...]) -> str:
-    """Return budgets in images seen, in short: "5 up to 64 k", "64 k + untrained"."""
+    """Return budgets in images seen as a short text: "5 up to 64 k", "64 k + untrained"."""
     trained = [h for h in horizons if h > 0]
     if not trained:
         return "untrained"
@@ -128,7 +131,7 @@ def _budgets(horizons: tuple[int, ...]) -> str:
 
 
 def plan_summary(plan: Plan) -> list[str]:
-    """Return the plan in a few sentences."""
+    """Return sentences on a plan: what is done, what is left, what it needs, and how long it takes."""
     todo = plan.todo
     total = sum(cell.flops_left for cell in todo)
     counts = {
@@ -189,7 +192,7 @@ def _needs(todo: Sequence[PlannedCell]) -> list[str]:
 
 
 def _disk(disk: Disk) -> list[str]:
-    """Return a sentence on the bytes that are needed on the disk, and what they are for."""
+    """Return a sentence on the bytes that are needed on the disk, and what they are for; [] if none are."""
     parts = {
         "images": disk.shared,
         f"checkpoints of {plural(disk.running, 'run')} at a time": disk.checkpoints,
@@ -200,8 +203,8 @@ def _disk(disk: Disk) -> list[str]:
 
 
 def _feed(plan: Plan) -> list[str]:
-    """Return a sentence on whether the devices or the decoding of images limit the speed of cells that decode images
-    while they train."""
+    """Return a sentence on what limits the speed of cells that decode images while they train: the devices or the
+    decoding; [] if there are no such cells."""
     fed = [(c, c.needs) for c in plan.todo if c.needs is not None and c.needs.decoded]
     if not fed:
         by_device = any(c.cell.recipe.decoding == "device" for c in plan.todo)
@@ -233,7 +236,7 @@ def _feed(plan: Plan) -> list[str]:
 
 
 def _repeated(repeated: Sequence[RepeatedImages], todo: Sequence[PlannedCell]) -> list[str]:
-    """Return a sentence on images that are seen many times, which a model may memorise."""
+    """Return a sentence on images that are seen many times, which a model may memorise; [] if there are none."""
     if not repeated:
         return []
     shown = [
@@ -273,7 +276,7 @@ def _expected(plan: Plan) -> str:
 
 
 def _priced(priced: Price) -> list[str]:
-    """Return sentences on the price of what is left on the devices that were named."""
+    """Return sentences on the price of what is left, on the devices that were named."""
     count, name = priced.hardware.count, priced.hardware.device.name
     low, high = 1 / priced.factor, priced.factor
     lines = [
@@ -302,7 +305,8 @@ def _priced(priced: Price) -> list[str]:
 
 
 def _accelerator_lines(plan: Plan, total: float) -> list[str]:
-    """Return sentences on the time that a study takes on accelerators, for plans on other devices."""
+    """Return sentences on the time that a study takes on accelerators, for a plan that is made for other devices.
+    `total`: FLOPs that are left."""
     lines, priced, proxy = [], plan.cost.elsewhere, units.tpuv3_core_days(total)
     if priced is not None and plan.machine.hardware is None:
         low, high = priced.device_hours / priced.factor, priced.device_hours * priced.factor
@@ -314,5 +318,5 @@ def _accelerator_lines(plan: Plan, total: float) -> list[str]:
 
 
 def amount(value: float) -> str:
-    """Format a number to two digits, three from 10 on."""
+    """Return a number as text with two significant digits, with three from 10 on."""
     return significant(value) if value >= 10 else significant(value, 2)

@@ -1,6 +1,6 @@
-"""What public checkpoints cost and reach: their tables, the costs of their training, questions, figures, a source of
-numbers that reports quote, and a command.
+"""What public checkpoints cost and how accurate they are: tables, the costs of training, questions, figures, a source
+of numbers that reports quote, and a command.
 
-It is plugged in by the entry point that extensions of others use (pyproject.toml), and the rest of the project neither
-imports it nor needs it.
+This package is plugged in by the entry point that other people's extensions use (pyproject.toml); the rest of the
+project neither imports nor needs it.
 """

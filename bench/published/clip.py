@@ -1,4 +1,5 @@
-"""Published CLIP networks by the set that they were trained on, and how their error falls with compute."""
+"""Published CLIP networks by the data set that they were trained on, and how their zero-shot error falls with
+compute."""
 
 from __future__ import annotations
 
@@ -18,13 +19,14 @@ SETS = {
     "LAION-2B": r"ViT-\w+-\d+\.laion2b_s\d+b_b\d+k",
     "WIT-400M": r"ViT-(B-32|B-16|L-14)\.openai",
 }
-"""Data set with networks of several sizes -> regular expression of their names. DataComp is the best part of
-CommonPool."""
+"""Data set on which networks of several sizes were trained -> regular expression of their names. DataComp is the best
+part of CommonPool."""
 
 
 def networks() -> pd.DataFrame:
-    """Return the plain ViTs that were trained on these sets, with columns `compute` (exaFLOPs of training), `error`
-    (percent, below `NEAR_CHANCE`) and `upstream` (the set)."""
+    """Return CLIP's plain ViTs that were trained on the data sets of SETS, one per row, by compute. Columns: `compute`
+    (exaFLOPs of training), `error` (zero-shot on ImageNet, percent, below `NEAR_CHANCE`), `upstream` (the data set) and
+    those of the table `clip`."""
     table = public_models.table("clip")
     table = table.assign(compute=table["train_exaflops"], error=100 - table["in1k_zeroshot"])
     parts = [table[table["model"].str.fullmatch(pattern)].assign(upstream=name) for name, pattern in SETS.items()]
@@ -33,7 +35,8 @@ def networks() -> pd.DataFrame:
 
 
 def power_law(compute_N: np.ndarray, error_N: np.ndarray) -> tuple[float, float, float, float]:
-    """Fit error = a x compute^-b by least squares in logarithms. Return (a, b, lower and upper end of b's interval)."""
+    """Fit error = a x compute^-b by least squares in logarithms. Return (a, b, lower and upper end of the 95 % interval
+    of b)."""
     fit = stats.linregress(np.log(compute_N), np.log(error_N))
     half = t_quantile(len(compute_N) - 2, LEVEL) * fit.stderr
     return float(np.exp(fit.intercept)), -fit.slope, -fit.slope - half, -fit.slope + half

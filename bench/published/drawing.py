@@ -1,5 +1,5 @@
-"""Lines, markers and axes that figures of published networks share. A controlled comparison has solid lines, any other
-dashed ones."""
+"""Lines, markers and axes that figures of published networks share. A controlled comparison (one in which nothing else
+differs than the networks, or than their training images) has solid lines, any other comparison dashed lines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,11 @@ QUOTED = f"Published numbers ({SOURCE}); nothing was measured here."
 
 
 def expect_compared(evidence: Evidence) -> tuple[Comparison, ...]:
-    """Return the comparisons of families at equal error; raise NothingToDraw if the evidence has none."""
+    """Return the comparisons of published families at equal error that belong to the evidence (see `compared`).
+
+    Raises:
+        NothingToDraw: there are none, because the evidence is not that of published networks.
+    """
     asked = compared(evidence)
     if not asked:
         raise NothingToDraw("it shows published networks (--suite published, --suite paper)")
@@ -40,14 +44,15 @@ def expect_public(evidence: Evidence) -> None:
 
 
 def look(colour: str, *, controlled: bool) -> dict[str, Any]:
-    """Return matplotlib's settings for lines and markers of a comparison."""
+    """Return matplotlib's settings for the lines and markers of a comparison: solid if it is controlled, else dashed
+    and hollow."""
     if controlled:
         return {"color": colour, "linestyle": "-", "markerfacecolor": colour, "markeredgecolor": "white"}
     return {"color": colour, "linestyle": "--", "markerfacecolor": "white", "markeredgecolor": colour}
 
 
 def signs() -> list[Line2D]:
-    """Return the entries of a legend that explain the two kinds of lines."""
+    """Return the entries of a legend that explain solid and dashed lines."""
     made = {"controlled: one paper, one recipe": True, "not controlled: recipes differ": False}
     return [
         Line2D([], [], marker="o", label=label, **look(_style.INK, controlled=kind)) for label, kind in made.items()
@@ -55,7 +60,8 @@ def signs() -> list[Line2D]:
 
 
 def upstream_handles(*, hollow: bool = False) -> list[Line2D]:
-    """Return the entries of a legend for the groups of pre-training sets."""
+    """Return the entries of a legend for the groups of pre-training sets in UPSTREAM; with `hollow`, their markers are
+    not filled."""
     dots = ((label, look(colour, controlled=not hollow)) for label, colour in UPSTREAM.values())
     return [Line2D([], [], label=label, **(dot | DOT)) for label, dot in dots]
 

@@ -1,4 +1,5 @@
-"""Every published result in one page that sorts and filters without a server, and as CSV and Parquet."""
+"""Write every published result into one HTML page, whose table sorts and filters without a server, and into CSV and
+Parquet files."""
 
 from __future__ import annotations
 
@@ -51,8 +52,9 @@ COLUMNS = {
 
 
 def table() -> pd.DataFrame:
-    """Return all three tables, one below the other, with the columns of the page. Zero-shot accuracies share a column
-    with the others, and the paper's rows have the exaFLOPs that it prints in place of counted ones."""
+    """Return the three tables of published networks as one, with the columns of the page. Zero-shot accuracies are in
+    the same columns as other accuracies, and rows of the ViT paper have the exaFLOPs that it prints instead of counted
+    ones."""
     parts = []
     for name, shown in NAMES.items():
         part = public_models.table(name).rename(columns=lambda column: column.replace("_zeroshot", "_top1"))
@@ -68,8 +70,8 @@ def table() -> pd.DataFrame:
 
 
 def files(folder: Path) -> dict[Path, bytes]:
-    """Return path -> content of the page, and of every table with all of its columns as CSV (and Parquet, where pyarrow
-    is installed)."""
+    """Return the files to be written below `folder`, path -> content: the page, and every table with all of its columns
+    as CSV (and as Parquet, if pyarrow is installed)."""
     made: dict[Path, bytes] = {}
     for name in NAMES:
         whole = public_models.table(name)
@@ -101,8 +103,8 @@ def _page(rows: pd.DataFrame, links: list[str]) -> str:
 
 
 def _column(name: str, values: pd.Series) -> dict[str, Any]:
-    """Return a column for the page: numbers with five significant digits, or the distinct texts and each row's index
-    into them."""
+    """Return a column in the form that the page's script reads: numbers with five significant digits (None if missing),
+    or the distinct texts and for each row the index of its text."""
     if values.dtype.kind in "fi":
         numbers = [float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist()]
         return {"name": name, "numbers": numbers}

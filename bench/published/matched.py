@@ -1,10 +1,10 @@
-"""Published families of networks compared at equal error: how much more training compute one needs than another.
+"""Compare published families of networks at equal error: how much more training compute does one need than another?
 
-A comparison is controlled where both families were trained by the same authors with the same schedule on the same set.
-Only such comparisons say something about the networks. The others say what recipes of their time cost.
+A comparison is controlled if both families were trained by the same authors with the same schedule on the same set.
+Only such comparisons say something about the networks. Other comparisons say what the recipes of their time cost.
 
-All that is said about two families by Table 6 comes from `matched`, so that there is one answer. The answer depends on
-which error is measured; `by_metric` gives it for every metric that the table prints.
+Everything that the project says about two families of the ViT paper's Table 6 comes from `matched`, so that there is
+one answer. The answer depends on which error is measured; `by_metric` gives it for every metric that the table prints.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TEST_IMAGES = 50_000
 """Images of ImageNet's validation set, on which every error was measured."""
 IMAGENET, MEAN = "ImageNet", "mean of five sets"
 METRICS = (*published.TESTS, MEAN)
-"""Columns of Table 6, and the mean that the paper's Figure 5 draws: all but ReaL."""
+"""Columns of accuracy in Table 6, and the mean of all of them but ReaL, which the ViT paper's Figure 5 draws."""
 LEVEL = 0.95
 Z = z_quantile(LEVEL)
 COLUMNS = {
@@ -38,7 +38,7 @@ COLUMNS = {
     "paper": ("train_exaflops_paper", "in1k_top1"),
     "clip": ("train_exaflops", "in1k_zeroshot"),
 }
-"""Table -> its columns of training compute and of accuracy on ImageNet-1k. Table 6 is printed in the paper's
+"""Table -> its columns of training compute and of accuracy on ImageNet-1k. Table 6 counts FLOPs by the ViT paper's
 convention."""
 
 
@@ -48,19 +48,20 @@ MAX_LOG = 300.0  # limit of logarithms, since a flat line, continued, would exce
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison(Item):
-    """Two families of one published table: a line of `baselines/published/comparisons.csv`.
+    """A comparison of two families of one published table: a line of `baselines/published/comparisons.csv`.
 
     Attributes:
         name: name of the comparison.
         table: name of a table of `bench.published.public_models`.
-        first: label of the family whose networks are the points.
-        first_pattern: regular expression that names of these networks match.
-        second: label of the family whose best networks are the line.
-        second_pattern: regular expression that names of these networks match.
-        image_size: pixels per side of test images, for both; empty: each network at the size at which it is best.
-        differs: what else than the networks differs; empty where nothing does, and the comparison is controlled.
-        stated: the ratio that its authors state, and where; empty where they state none.
-        compares: "networks", or "images" of pre-training, for the same networks.
+        first: label of the family each of whose networks is compared with the second family.
+        first_pattern: regular expression that the names of the first family's networks match.
+        second: label of the family whose best networks are joined by a line of compute against error.
+        second_pattern: regular expression that the names of the second family's networks match.
+        image_size: pixels per side of test images, for both families; "": each network at the size at which it is best.
+        differs: what differs besides the networks; "" if nothing does, and the comparison is controlled.
+        stated: the ratio that the authors of the networks state, and where; "" if they state none.
+        compares: what differs between the families on purpose: "networks", or "images" of pre-training (of the same
+            networks).
     """
 
     name: str
@@ -76,18 +77,20 @@ class Comparison(Item):
 
     @property
     def controlled(self) -> bool:
-        """Whether nothing but the networks, or nothing but the images, differs."""
+        """Whether only what is compared (the networks, or the pre-training images) differs."""
         return not self.differs
 
     @property
     def is_of_table_6(self) -> bool:
-        """Whether all metrics of the ViT paper's Table 6 are known, not ImageNet alone."""
+        """Whether the networks are from the ViT paper's Table 6, so that its other metrics are known besides
+        ImageNet."""
         return self.table == "paper"
 
     @cached_property
     def families(self) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The networks of both families by cost, with columns `model`, `compute` (exaFLOPs) and `error` (percent); for
-        a network that was tested at several sizes, the best of its results."""
+        """The networks of the first and of the second family, each sorted by training compute, with columns `model`,
+        `compute` (exaFLOPs) and `error` (percent). Of a network that was tested at several image sizes, the best result
+        is kept."""
         table, (cost, accuracy) = public_models.table(self.table), COLUMNS[self.table]
         if self.image_size:
             table = table[table["image_size"] == int(self.image_size)]
@@ -101,19 +104,18 @@ class Comparison(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio(Item):
-    """How many times the compute of one network of the first family, or of all of them, the second family takes for the
-    same error.
+    """The training compute of the second family divided by that of a network of the first family, at equal error.
 
     Attributes:
-        model: the network; "all": the geometric mean over those whose ratio is known.
-        compute: its training compute, in exaFLOPs; None for all.
-        error: its error on ImageNet-1k, in percent; None for all.
-        ratio: compute of the second family at that error over compute; None where no two of its networks have the error
-            between them.
-        low: lower end of an interval that contains chance in the test images (95 %) and, added in quadrature, `margin`.
-        high: its upper end.
-        margin: the factor that chance between single trainings may cause, as
-            `bench.analysis.comparisons.UNREPLICATED` has it; None where the ratio is unknown.
+        model: name of the network of the first family; "all": the geometric mean over its networks with a known ratio.
+        compute: training compute of the network, in exaFLOPs; None for "all".
+        error: error of the network on ImageNet-1k, in percent; None for "all".
+        ratio: compute of the second family at the network's error, divided by `compute`; None if no two networks of the
+            second family have this error between them.
+        low, high: ends of an interval of the ratio. It contains chance in the test images (95 %) and, added in
+            quadrature, `margin`. None where the ratio is unknown.
+        margin: the factor by which chance between single trainings may change the ratio, computed from
+            `bench.analysis.comparisons.UNREPLICATED`; None where the ratio is unknown.
     """
 
     model: str
@@ -132,13 +134,14 @@ class Ratio(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class ByMetric(Item):
-    """A comparison's mean by one measure of its networks' errors; None where no network lies within the other family's
-    range.
+    """The mean ratio of a comparison if errors are measured by one metric.
 
     Attributes:
         metric: one of `METRICS`.
-        ratio: the mean ratio, as in `Ratio`; `low` and `high` likewise.
-        shrinks: the ratio of the first network that has one, over that of the last; None with fewer than two.
+        ratio, low, high: the mean ratio over the networks of the first family and the ends of its interval, as in
+            `Ratio`; None if the error of no network lies within the range of the second family.
+        shrinks: the ratio of the network with the least compute divided by that of the network with the most, of those
+            whose ratio is known; None if these are fewer than two.
         networks: number of networks of the first family whose ratio is known.
     """
 
@@ -152,13 +155,14 @@ class ByMetric(Item):
 
 @cache
 def comparisons() -> tuple[Comparison, ...]:
-    """Return the comparisons that the published tables allow, controlled ones first."""
+    """Return the comparisons of families of published networks that comparisons.csv lists, controlled comparisons
+    first."""
     return tuple(Comparison(**row) for row in public_models.read("comparisons"))
 
 
 def compared(evidence: Evidence) -> tuple[Comparison, ...]:
-    """Return the comparisons that this evidence is asked about: all for the published tables, those of Table 6 for that
-    table, and none for other evidence."""
+    """Return the comparisons of published families that belong to a study's evidence: all of them for the evidence of
+    the published tables, those of the ViT paper's Table 6 for the evidence of that table, none for any other."""
     if public_evidence.is_public(evidence):
         return comparisons()
     return tuple(c for c in comparisons() if c.is_of_table_6) if evidence.suite == published.SUITE else ()
@@ -166,10 +170,12 @@ def compared(evidence: Evidence) -> tuple[Comparison, ...]:
 
 @cache
 def matched(comparison: Comparison, metric: str = IMAGENET) -> tuple[Ratio, ...]:
-    """Return ratios of compute at equal error: one per network of the first family, by compute; the last is their mean.
+    """Return ratios of compute at equal error: one per network of the first family, sorted by compute, then their
+    geometric mean.
 
     Args:
-        metric: the metric by which errors are equal, one of `METRICS`; only Table 6 has others than ImageNet.
+        metric: the metric by which errors are equal, one of `METRICS`. Only for networks of Table 6 are other metrics
+            than ImageNet known.
     """
     first, second = (_measured(comparison, rows, metric) for rows in comparison.families)
     numbers = estimate(
@@ -190,7 +196,7 @@ def matched(comparison: Comparison, metric: str = IMAGENET) -> tuple[Ratio, ...]
 
 @cache
 def by_metric(comparison: Comparison) -> tuple[ByMetric, ...]:
-    """Return the mean of a comparison by every metric that is known for it; ImageNet first."""
+    """Return the mean ratio of a comparison for each metric that is known for its networks, ImageNet first."""
     made = []
     for metric in METRICS if comparison.is_of_table_6 else (IMAGENET,):
         *networks, mean = matched(comparison, metric)
@@ -202,8 +208,9 @@ def by_metric(comparison: Comparison) -> tuple[ByMetric, ...]:
 
 
 def _measured(comparison: Comparison, rows: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return networks with their `error` by a metric, in percent, and `tests`: the number of test images that would
-    give it the same variance."""
+    """Return the networks of one family (`rows`) with two columns: `error` by a metric, in percent, and `tests`, the
+    number of test images by which a single test set would give this error the same variance. (A metric may be a mean
+    over several test sets.)"""
     if metric == IMAGENET:
         return rows.assign(tests=TEST_IMAGES)
     lines = {f"{row['name']} {row['epochs']} epochs (Table 6)": row for row in printed("table6")}
@@ -216,8 +223,8 @@ def _measured(comparison: Comparison, rows: pd.DataFrame, metric: str) -> pd.Dat
 
 
 def _with_chance(ratio: float, low: float, high: float, margin: float) -> tuple[float, float, float, float]:
-    """Widen the interval of a ratio, which holds chance in the test images alone, by chance between single trainings.
-    Return (ratio, low, high, margin)."""
+    """Widen the interval of a ratio, from `low` to `high`, which contains only chance in the test images, by `margin`,
+    the factor of chance between single trainings. Return (ratio, low, high, margin)."""
     below, above = (math.hypot(math.log(end / ratio), math.log(margin)) for end in (low, high))
     return ratio, ratio * math.exp(-below), ratio * math.exp(above), margin
 
@@ -233,12 +240,20 @@ def estimate(
     draws: int = 2_000,
     seed: int = 0,
 ) -> np.ndarray:
-    """Return ratios as `ratios` computes them, with intervals from simulating all errors on other test images `draws`
-    times.
+    """Return the ratios that `ratios` computes, with intervals. For the intervals, all errors are simulated `draws`
+    times as if measured on other test images.
+
+    Args:
+        compute_N, error_N: compute and error (percent) of the points, i.e. the networks of the first family.
+        line_compute_M, line_error_M: compute and error (percent) of the networks of the second family, which the line
+            joins.
+        test_images, line_test_images: number of test images behind each error, of points and line.
+        seed: seed of the simulation.
 
     Returns:
-        A row per point and one for the geometric mean of those that are known; columns: ratio, low, high, margin. The
-        interval holds chance in the test images alone, the margin chance between single trainings alone.
+        (N + 1, 4): a row per point, and one for the geometric mean of the known ratios; columns: ratio, low, high,
+        margin. The interval from low to high contains only chance in the test images, the margin (a factor) only chance
+        between single trainings.
     """
     compute, error, costs, line = (
         np.asarray(x, dtype=float) for x in (compute_N, error_N, line_compute_M, line_error_M)
@@ -270,16 +285,16 @@ def ratios(
     *,
     extend: bool,
 ) -> np.ndarray:
-    """Return the compute of a line at each point's error, over the point's compute; NaN where the line does not reach
-    the error.
+    """Return the compute of a line at each point's error, divided by the point's compute: ratio_N. It is NaN where the
+    line does not reach the error.
 
-    The line joins the networks that are best at their compute; it is straight in log compute and log error.
+    The line joins those of its networks that have the lowest error at their compute, by straight segments in log
+    compute and log error.
 
     Args:
-        extend: whether the line continues beyond its ends, as its outermost segments do.
-
-    Returns:
-        ratio_N.
+        compute_N, error_N: compute and error of the points.
+        line_compute_M, line_error_M: compute and error of the line's networks.
+        extend: whether the outermost segments continue beyond the ends of the line.
     """
     kept = pareto(list(line_compute_M), list(line_error_M))[::-1]
     if len(kept) < 2:
@@ -293,8 +308,12 @@ def ratios(
 
 
 def _drawn(error_N: np.ndarray, tests: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Simulate errors on other test images of the same kind. Errors of two networks are simulated independently, though
-    they were measured on the same images: intervals are too wide rather than too narrow."""
+    """Return simulated errors in percent, as if measured on other test images of the same kind. `tests` is the number
+    of test images behind each error.
+
+    Errors of two networks are simulated independently, although they were measured on the same images, so intervals are
+    rather too wide than too narrow.
+    """
     share = error_N / 100
     drawn = error_N + 100 * np.sqrt(share * (1 - share) / tests) * rng.standard_normal(len(error_N))
     return np.maximum(drawn, LEAST_ERROR)
@@ -302,15 +321,15 @@ def _drawn(error_N: np.ndarray, tests: np.ndarray, rng: np.random.Generator) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Gain(Item):
-    """One network pre-trained on ImageNet-1k and on ImageNet-21k by the same authors: a line of
-    `baselines/published/gains.csv`, with its accuracies.
+    """A network that the same authors pre-trained on ImageNet-1k and on ImageNet-21k: a line of
+    `baselines/published/gains.csv`, with both accuracies.
 
     Attributes:
-        network: name of the network, and whose recipe it is.
-        family: family of the network.
-        differs: what else than the images differs; empty where nothing does.
-        fewer: accuracy after ImageNet-1k, in 0..1.
-        more: accuracy after ImageNet-21k, in 0..1.
+        network: name of the network, and whose recipe it was trained with.
+        family: label of the network's family.
+        differs: what differs besides the pre-training images; "" if nothing does.
+        fewer: accuracy on ImageNet-1k, in [0, 1], after pre-training on the fewer images of ImageNet-1k.
+        more: accuracy on ImageNet-1k, in [0, 1], after pre-training on ImageNet-21k.
     """
 
     network: str
@@ -325,14 +344,15 @@ class Gain(Item):
 
     @property
     def half(self) -> float:
-        """Half-width of a 95 % interval of the gain, as if both accuracies were measured on test images of their own:
-        too wide, not too narrow."""
+        """Half-width of a 95 % interval of the gain, in [0, 1]. It is rather too wide than too narrow, because it is
+        computed as if the two accuracies were measured on different test images."""
         return Z * math.hypot(*(math.sqrt(share * (1 - share) / TEST_IMAGES) for share in (self.fewer, self.more)))
 
 
 @cache
 def gains() -> tuple[Gain, ...]:
-    """Return the networks that were published with both sets, the controlled ones first."""
+    """Return the networks that were published after pre-training on either set, those first whose recipes do not
+    differ."""
     made = []
     for row in public_models.read("gains"):
         table = public_models.table(row["table"])

@@ -1,8 +1,8 @@
-"""Published checkpoints as records, so that every question that is asked of a study can be asked of them.
+"""Turn published checkpoints into records, so that every question that is asked of a study can be asked of them.
 
-A row of `bench.published.public_models` becomes a record of one horizon if all stages of its training are known, and it
-learnt from no other network. Families are architectures. Nothing else is alike: authors, years, recipes and test sizes
-differ.
+A row of the table `checkpoints` of `bench.published.public_models` becomes a record with one horizon (budget) if all
+stages of its training are known and it did not learn from another network. Families are architectures. The records are
+no controlled comparison: authors, years, recipes and test sizes differ.
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ SOURCE = f"timm, open_clip ({public_models.VERSION}) and papers' own tables (bas
 TEST, TEST_IMAGES, CLASSES = "imagenet", 50_000, 1000
 HEADLINE = f"finetune:{TEST}"
 SETS: Mapping[str, str] = MappingProxyType({"in1k": TEST, "in21k": "imagenet-21k", "in22k": "imagenet-21k"})
-"""Name of a pre-training set in the tables -> its name in studies, for sets that a study here can be pre-trained on."""
-ALL_OF_A_SET = 0.9  # fraction of a set's images from which a study's subset counts as the set: some were set aside
+"""Name of a pre-training set in the published tables -> its name in this project, for the sets that a study can train
+on."""
+ALL_OF_A_SET = 0.9  # fraction of a set's images that counts as all of them: a study may set some aside
 
 
 def is_public(evidence: Evidence) -> bool:
-    """Return whether this is the evidence of the published tables, which questions about them are asked of."""
+    """Return whether evidence is that of the published tables (and not of a study), to which questions about published
+    networks belong."""
     return evidence.suite == SUITE
 
 
 def checkpoints() -> pd.DataFrame:
-    """Return every checkpoint and test size whose recipe is known, with its `error` on ImageNet (percent) and
-    `upstream`, the group of its pre-training set; unions of sets count as ImageNet-21k."""
+    """Return the rows of the table `checkpoints` whose recipe is known, one per checkpoint and test size, with two more
+    columns: `error` on ImageNet (percent), and `upstream`, the group of the pre-training set; unions of sets count as
+    ImageNet-21k."""
     table = public_models.table()
     known = table[table["stages"] != ""]
     upstream = known["pretrain_group"].replace("merged sets", "ImageNet-21k")
@@ -48,14 +51,17 @@ def checkpoints() -> pd.DataFrame:
 
 @lru_cache(maxsize=1)
 def evidence() -> Evidence:
-    """Return the evidence of every checkpoint with a known cost, with one record per test size."""
+    """Return all checkpoints with a known cost as evidence, with one record per checkpoint and test size."""
     return _evidence(lambda row: "finetune")
 
 
 def beside(study: Evidence) -> Evidence | None:
-    """Return the evidence of checkpoints that were trained on a whole data set that a study trained on too, and tested
-    at the size of the study's images; None if there are none. Those of ImageNet-1k have an upstream accuracy, the
-    others are fine-tuned."""
+    """Return as evidence the published checkpoints that can be shown beside a study; None if there are none.
+
+    These are checkpoints that were trained on a set that the study trained on as a whole, and tested at the size of the
+    study's images. The accuracy of checkpoints trained on ImageNet-1k alone counts as upstream accuracy (on the
+    pre-training set), that of the others as accuracy after fine-tuning.
+    """
     images, sizes = public_models.images_of_sets(), set(study.horizons["image_size"].dropna().astype(int))
     most = {point.data: point.num_images for point in sorted(study.points.values(), key=lambda p: p.num_images)}
     whole = {name for name, ours in SETS.items() if most.get(ours, 0) >= ALL_OF_A_SET * images[name]}
@@ -72,8 +78,8 @@ def beside(study: Evidence) -> Evidence | None:
 
 
 def _evidence(task: Callable[[Any], str]) -> Evidence:
-    """Return the evidence of checkpoints with a known cost. `task`: row -> the task that its accuracy on ImageNet-1k
-    counts as; "" leaves the row out."""
+    """Return checkpoints with a known cost as evidence. `task` is a function from a row of the table to the task as
+    which the row's accuracy on ImageNet-1k counts; "" leaves the row out."""
     table = checkpoints()
     known = table[table["complete"] & ~table["teacher"]]
     rows: Iterable[Any] = known.itertuples(index=False)

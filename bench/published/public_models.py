@@ -1,6 +1,7 @@
-"""Published networks with what they cost: accuracies that others measured, training FLOPs that are computed here.
+"""Tables of published networks: accuracies that others measured, and training FLOPs that are computed here.
 
-Three tables, read from `baselines/published/` without torch (`SOURCES.md` there has origins, licences and method):
+There are three tables, read from `baselines/published/` without torch (`SOURCES.md` there has origins, licences and
+method):
 
 - `checkpoints`: timm's results on six ImageNet test sets, a row per checkpoint and test size;
 - `clip`: open_clip's zero-shot results;
@@ -30,7 +31,7 @@ from bench.published.training_stages import LEARNT_FROM, PublishedRecipe, Traini
 
 FOLDER = Path(published.__file__).parent
 VERSION = "2026-11-25"
-"""Date of the tables. It is changed whenever one of their numbers changes."""
+"""Date of the tables, which is changed whenever one of their numbers changes."""
 
 TESTS = ("in1k_top1", "in1k_top5", "real_top1", "v2_top1", "a_top1", "r_top1", "sketch_top1")
 ZERO_SHOT = ("in1k_zeroshot", "v2_zeroshot", "a_zeroshot", "r_zeroshot", "sketch_zeroshot")
@@ -81,7 +82,7 @@ TABLES = ("checkpoints", "clip", "paper")
 
 
 def table(name: str = "checkpoints") -> pd.DataFrame:
-    """Return one of the three tables; `COLUMNS` describes its columns.
+    """Return one of the three tables ("checkpoints", "clip" or "paper"); `COLUMNS` describes its columns.
 
     Raises:
         UserError: there is no such table.
@@ -93,7 +94,8 @@ def table(name: str = "checkpoints") -> pd.DataFrame:
 
 @cache
 def _made(name: str) -> pd.DataFrame:
-    """Make a table, once: a report asks for it a dozen times, and each row is looked up among all recipes."""
+    """Return the table of a name. It is made once and cached, because a report asks for it a dozen times, and each row
+    is looked up among all recipes."""
     made = pd.DataFrame({"checkpoints": _checkpoints, "clip": _clip, "paper": _paper}[name]())
     made = made[[column for column in COLUMNS if column in made]]
     for column in made.columns.difference(NUMBERS):
@@ -103,26 +105,27 @@ def _made(name: str) -> pd.DataFrame:
 
 @cache
 def read(name: str) -> tuple[dict[str, str], ...]:
-    """Return the rows of a CSV file in `baselines/published/`, every value as text."""
+    """Return the rows of the file `baselines/published/<name>.csv`, each as column -> text."""
     with open(FOLDER / f"{name}.csv", encoding="utf-8", newline="") as file:
         return tuple(csv.DictReader(file))
 
 
 @cache
 def recipes() -> tuple[PublishedRecipe, ...]:
-    """Return every line of the table of recipes."""
+    """Return the training recipes of published checkpoints: every line of recipes.csv."""
     return tuple(PublishedRecipe(**row) for row in read("recipes"))
 
 
 @cache
 def images_of_sets() -> Mapping[str, int]:
-    """Return data set -> number of its images, for every set that a recipe may name."""
+    """Return the number of images of every data set that a recipe may name: data set -> images."""
     return {row["name"]: int(row["images"]) for row in read("sets")}
 
 
 @cache
 def _macs() -> dict[tuple[str, int], tuple[int, int]]:
-    """Return (architecture, pixels per side) -> MACs of a forward pass, (dense, paper convention)."""
+    """Return the MACs of one forward pass of timm's architectures: (architecture, pixels per side) -> MACs by the dense
+    and by the paper convention (see bench/cost/counter.py)."""
     own = (row for row in timm_costs.table().values() if row["macs_dense"])
     made = {(row["model"], int(row["image_size"])): (int(row["macs_dense"]), int(row["macs_paper"])) for row in own}
     for row in read("timm_macs"):
@@ -131,22 +134,22 @@ def _macs() -> dict[tuple[str, int], tuple[int, int]]:
 
 
 def macs(arch: str, image_size: int) -> tuple[float, float]:
-    """Return the MACs of one forward pass of one of timm's architectures, (dense, paper convention); NaN where they
-    were not counted."""
+    """Return the MACs of one forward pass of one of timm's architectures, by the dense and by the paper convention (see
+    bench/cost/counter.py); NaN if they were not counted. `image_size` is in pixels per side."""
     return _macs().get((arch, image_size), (float("nan"), float("nan")))
 
 
 def recipe_of(model: str) -> PublishedRecipe | None:
-    """Return the recipe of a checkpoint; None where none was found."""
+    """Return the training recipe of one of timm's checkpoints; None if none was found."""
     return next((recipe for recipe in recipes() if recipe.matched(model) is not None), None)
 
 
 def check(model: str) -> str:
-    """Check a checkpoint's line in the table of recipes. Return in words its cost by that line, and where the recipe
-    was read.
+    """Check the line of recipes.csv for one of timm's checkpoints. Return a text with the checkpoint's cost by that
+    line, and where the recipe was read.
 
     Raises:
-        UserError: the checkpoint has no result or no line of its own, or something is wrong with the line.
+        UserError: the checkpoint has no result, not exactly one line in recipes.csv, or a line with mistakes.
     """
     row = next((row for row in read("timm_results") if row["model"] == model), None)
     if row is None or (recipe := recipe_of(model)) is None:
@@ -165,13 +168,18 @@ def check(model: str) -> str:
 
 
 def family(arch: str) -> str:
-    """Return the label of the family of one of timm's architectures; empty where it has none."""
+    """Return the label of the family of one of timm's architectures; "" if families.csv has none for it."""
     path = f"{timm_costs.table()[arch]['family']}/{arch}"
     return next((row["family"] for row in read("families") if re.fullmatch(row["pattern"], path)), "")
 
 
 def training(arch: str, done: tuple[TrainingStage, ...]) -> dict[str, float]:
-    """Return the columns of the table that follow from an architecture and its stages of training."""
+    """Return the columns COMPUTED of a row, name -> value: images seen and training exaFLOPs.
+
+    Args:
+        arch: timm's name of the architecture.
+        done: the stages of training that the network has gone through.
+    """
 
     def at(convention: int) -> Callable[[int], float]:
         return lambda size: macs(arch, size)[convention]
@@ -205,7 +213,8 @@ def _checkpoints() -> list[dict[str, Any]]:
 
 
 def _recipe_columns(model: str, own_size: int) -> dict[str, Any]:
-    """Return the columns that follow from a checkpoint's recipe; empty where no recipe was found."""
+    """Return the columns of a row that follow from the checkpoint's recipe, name -> value; {} if no recipe was found.
+    `own_size` is the pixels per side that the checkpoint was made for."""
     recipe = recipe_of(model)
     if recipe is None:
         return {}
@@ -273,7 +282,7 @@ def _paper() -> list[dict[str, Any]]:
 
 
 def _stages(text: str) -> tuple[TrainingStage, ...]:
-    """Parse stages of training that belong to no checkpoint."""
+    """Parse stages of training ("in21k:300@224 | …", see `training_stages`) that belong to no checkpoint of timm."""
     recipe = PublishedRecipe(
         pattern="", stages=text, kind="", uncounted="", batch="", confidence="", source="", note=""
     )

@@ -1,4 +1,4 @@
-"""Published checkpoints on test sets other than ImageNet's own."""
+"""Accuracies of published checkpoints on test sets other than ImageNet's own validation set."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TESTS = {
     "r_top1": "ImageNet-R",
     "sketch_top1": "ImageNet-Sketch",
 }
-"""Column of the table -> name of the test set."""
+"""Column of the table `checkpoints` -> name of the test set."""
 
 
 def checkpoints() -> pd.DataFrame:
-    """Return the checkpoints with a known recipe, each at the test size that suits it best."""
+    """Return the checkpoints with a known recipe, each at the test size at which its ImageNet accuracy is highest."""
     return public_evidence.checkpoints().sort_values("in1k_top1").drop_duplicates("model", keep="last")
 
 
 def in_band(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the checkpoints whose ImageNet error lies in `BAND`."""
+    """Return the rows of checkpoints whose ImageNet error lies in `BAND`."""
     return table[table["error"].between(*BAND)]

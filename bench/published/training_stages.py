@@ -1,12 +1,13 @@
 """Training recipes of published checkpoints: which images, how many of them and at what size, stage by stage.
 
-A recipe is one line of `baselines/published/recipes.csv`. Its `stages` read as people write them:
+A recipe is one line of `baselines/published/recipes.csv`. Its column `stages` is written as SET:AMOUNT@SIZE:
 
     in21k:300@224 | in1k:20000x512@own
 
-300 epochs of ImageNet-21k at 224 pixels, then 20,000 fine-tuning steps of 512 images of ImageNet-1k at the size that
-the checkpoint was made for. `34e9i` is a number of images seen; `{epochs}` is what the group of that name in `pattern`
-matches; `*3` says that each image passes through the network three times in a step. Stages after "|" are fine-tuning.
+means 300 epochs of ImageNet-21k at 224 pixels, then 20,000 fine-tuning steps of 512 images of ImageNet-1k at the size
+that the checkpoint was made for. As an amount, `34e9i` is a number of images seen; `{epochs}` stands for what the group
+of that name in the column `pattern` matches in a checkpoint's name; `*3` after the size says that each image passes
+through the network three times in a step. Stages after "|" are fine-tuning.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from bench.cost.flops import EXA, FLOPS_PER_MAC, TRAIN_PER_FORWARD
 
 STAGE = re.compile(r"(?P<upstream>\w+):(?P<amount>[^@\s]+)@(?P<size>\d+|own)(?:\*(?P<passes>\d))?")
 KINDS = ("sup", "mim", "clip", "weak")
-"""How a stage of pre-training gets its targets: labels, masked images, captions, hashtags."""
+"""Kinds of targets in pre-training: labels, masked images, captions, hashtags."""
 CONFIDENCE = ("verbatim", "derived")
 """Verbatim: the source states the recipe for this checkpoint or its family. Derived: it is the repository's default, a
 sibling's command, or a number in the checkpoint's name."""
 UNCOUNTED = ("fine-tuning", "teacher", "target network", "text tower", "decoder", "fused branches")
-"""Parts that a recipe's cost leaves out."""
+"""Parts of a training that the cost of a recipe may leave out."""
 LEARNT_FROM = ("teacher", "target network")
-"""Parts among `UNCOUNTED` that are another trained network, from whose outputs a checkpoint learnt."""
+"""Those parts of `UNCOUNTED` that are another trained network, from whose outputs a checkpoint learnt."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingStage:
-    """A stretch of training on one set at one size.
+    """A stage of a training: one data set at one image size.
 
     Attributes:
-        upstream: the set, a name in `baselines/published/sets.csv`.
-        images_seen: images that went through the network, repeats included.
+        upstream: name of the data set in `baselines/published/sets.csv`.
+        images_seen: number of images that went through the network, repeats included.
         image_size: pixels per side.
-        fine_tuning: whether it follows pre-training.
+        fine_tuning: whether the stage is fine-tuning, after pre-training.
     """
 
     upstream: str
@@ -49,17 +50,17 @@ class TrainingStage:
 
 @dataclass(frozen=True, kw_only=True)
 class PublishedRecipe:
-    """A line of the table of recipes.
+    """The training recipe of published checkpoints: a line of recipes.csv.
 
     Attributes:
-        pattern: regular expression that whole names of checkpoints match.
+        pattern: regular expression that the whole names of these checkpoints match.
         stages: stages of training, in the notation that the head of this file describes.
         kind: some of `KINDS`, joined by "+".
-        uncounted: some of `UNCOUNTED`, joined by "; ".
-        batch: images per step of pre-training, or empty.
+        uncounted: parts of the training that the cost leaves out: some of `UNCOUNTED`, joined by "; ".
+        batch: images per step of pre-training; "" if unknown.
         confidence: one of `CONFIDENCE`.
-        source: where it was read: repository@commit:file, or a paper.
-        note: what else there is to know.
+        source: where the recipe was read: repository@commit:file, or a paper.
+        note: remark for readers of the table.
     """
 
     pattern: str
@@ -73,7 +74,7 @@ class PublishedRecipe:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The parts that its cost leaves out."""
+        """The parts of the training that the recipe's cost leaves out, each one of `UNCOUNTED`."""
         return tuple(filter(None, self.uncounted.split("; ")))
 
     @cached_property
@@ -81,8 +82,8 @@ class PublishedRecipe:
         return re.compile(self.pattern)
 
     def matched(self, model: str) -> Mapping[str, str] | None:
-        """Return the matches of the pattern's groups in a checkpoint's name; None if the recipe is not this
-        checkpoint's."""
+        """Return what the pattern's groups match in a checkpoint's name, group -> text; None if the recipe is not that
+        of this checkpoint."""
         match = self._compiled.fullmatch(model)
         return None if match is None else match.groupdict()
 
@@ -90,14 +91,15 @@ class PublishedRecipe:
 def stages(
     recipe: PublishedRecipe, model: str, *, own_size: int, images: Mapping[str, int]
 ) -> tuple[TrainingStage, ...]:
-    """Return a checkpoint's stages of training.
+    """Return a checkpoint's stages of training, parsed from its recipe.
 
     Args:
-        own_size: pixels per side that it was made for.
+        model: name of the checkpoint.
+        own_size: pixels per side that the checkpoint was made for.
         images: data set -> number of its images.
 
     Raises:
-        ValueError: the recipe's stages cannot be read, or name an unknown set or group.
+        ValueError: the recipe's stages cannot be parsed, or name an unknown data set or a group that `pattern` lacks.
     """
     groups = recipe.matched(model) or {}
     before, bar, after = recipe.stages.partition("|")
@@ -135,14 +137,19 @@ def _stage(text: str, fine_tuning: bool, *, own_size: int, images: Mapping[str, 
 
 
 def exaflops(done: Iterable[TrainingStage], macs: Callable[[int], float]) -> float:
-    """Return the training FLOPs of stages, in units of 10^18. `macs`: pixels per side -> MACs of one forward pass."""
+    """Return the training compute of all stages together, in 10^18 FLOPs. `macs` is a function from pixels per side to
+    the MACs of one forward pass."""
     per_mac = FLOPS_PER_MAC * TRAIN_PER_FORWARD
     return sum(per_mac * macs(stage.image_size) * stage.images_seen for stage in done) / EXA
 
 
 def problems(recipe: PublishedRecipe, models: Iterable[str], *, images: Mapping[str, int]) -> list[str]:
-    """Return the mistakes of a line of the table of recipes, one sentence each; empty where all is well. `models`:
-    names of known checkpoints."""
+    """Return the mistakes in a recipe, one sentence each; [] if there are none.
+
+    Args:
+        models: names of known checkpoints, at least one of which the recipe's pattern must match.
+        images: data set -> number of its images, for every known data set.
+    """
     wrong = []
     if not recipe.source.strip():
         wrong.append("No source says where the recipe was read.")

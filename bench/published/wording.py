@@ -1,4 +1,4 @@
-"""Words and numbers that questions about published networks share."""
+"""Texts and computations that questions about published networks share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ CHANCE = (
 
 
 def in_other_metrics(ratios: Sequence[tuple[str, float | None]]) -> str:
-    """Return in words the ratio by every metric but the first; "" where no other is known."""
+    """Return a text with the ratio by every metric except the first, such as "; ReaL labels 1.0 ×, CIFAR-10 2.5 ×"; ""
+    if there is only one metric. `ratios` are (metric, ratio) pairs; a ratio of None is shown as "–"."""
     said = (
         f"{metric}{' labels' if metric == REAL else ''} {'–' if ratio is None else f'{ratio:.1f} ×'}"
         for metric, ratio in ratios[1:]
@@ -28,8 +29,18 @@ def in_other_metrics(ratios: Sequence[tuple[str, float | None]]) -> str:
 def difference(
     question: str, subject: tuple[str, ...], estimate: float, half: float, *about: Gain, main: bool
 ) -> Finding:
-    """Return the finding on a difference of accuracies between networks that were trained once: whether it is beyond
-    chance."""
+    """Return the finding on whether a difference of accuracies is beyond chance, where each network was trained only
+    once.
+
+    Args:
+        question: name of the question.
+        subject: what the finding is about.
+        estimate: the difference of accuracies, in [-1, 1].
+        half: half-width of its 95 % interval, which contains chance in the test images only.
+        about: the gains that are the finding's evidence; the first one's accuracies determine the chance between
+            trainings.
+        main: whether the comparison is controlled.
+    """
     margin = unreplicated_noise((about[0].fewer + about[0].more) / 2)
     decided = abs(estimate) > max(half, margin)
     why = Reason.UNREPLICATED if abs(estimate) > half else Reason.WITHIN_INTERVAL

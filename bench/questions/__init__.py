@@ -1,1 +1,1 @@
-"""Questions that are answered from the records of a study: one file each, which exports QUESTION."""
+"""The questions that are answered from the records of a study. Each is a file that exports `QUESTION`."""

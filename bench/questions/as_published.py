@@ -1,7 +1,7 @@
 """Do these records confirm what the ViT paper says about single design choices, and about masked pre-training?
 
-Variants are identified by the options in their models' names (`bench.study.names.ModelName`), and by the axes that
-their cells lie on, which are those of the suites `ablation` and `masked`.
+Variants are identified by the options in their models' names (`bench.study.names.ModelName`), and by the axes
+(comparisons of a study) that their cells belong to, which are those of the suites `ablation` and `masked`.
 
 A statement is contradicted only if each side was trained at several learning rates, because a network that looks worse
 at another network's rate may be as good at its own.
@@ -47,7 +47,8 @@ MARGIN = 0.03  # two choices whose accuracies differ by less count as equal: the
 
 
 class Statement(StrEnum):
-    """A statement of the paper about a design choice or masked pre-training. Comments say where the paper makes it."""
+    """A statement of the ViT paper about a design choice or about masked pre-training. The comment beside each says
+    where in the paper it is made."""
 
     POSITION_HELPS = "position embedding > none"  # Table 8
     ENCODINGS_ALIKE = "2-D, relative = 1-D positions"  # Table 8
@@ -71,7 +72,13 @@ SCRATCH = "scratch"  # training from scratch: a key of `ways`, and the axis of c
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """One variant on one axis: its series, its model's name without options (`base`), and these options."""
+    """One variant on one axis (comparison) of a study.
+
+    Attributes:
+        series: the variant's points.
+        base: name of its model without options.
+        options: options of its model, such as {"depth": 6}.
+    """
 
     series: Series
     base: str
@@ -83,8 +90,8 @@ class Setting:
 
     @property
     def config(self) -> ViTConfig:
-        """The ViT's full configuration. Its name gives only the options that differ from the row of its size in the
-        table of sizes."""
+        """The full configuration of the ViT. The model's name gives only the options that differ from the row of its
+        size in the table of sizes."""
         from vit.config import config_for, parse
 
         row = parse(self.base)
@@ -94,7 +101,8 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Ablations:
-    """The variants in a study's records, at all learning rates that were tried."""
+    """The variants in a study's records that the ViT paper's statements are about, at all learning rates that were
+    tried."""
 
     evidence: Evidence
 
@@ -103,7 +111,7 @@ class Ablations:
         return self.evidence.swept or self.evidence
 
     def on(self, axis: str) -> list[Setting]:
-        """Return the variants on an axis."""
+        """Return the variants whose cells belong to the comparison `axis`, such as "position"."""
         named = (s for s in self.whole.series if any(axis in p.axes for p in s.points))
         return [
             Setting(series=s, base=name.base, options=dict(name.options))
@@ -113,33 +121,37 @@ class Ablations:
 
     @cached_property
     def base(self) -> str:
-        """Name of the model whose design is changed; "" without one."""
+        """Name of the model whose design choices are changed, taken from the axis "position"; "" if there is none."""
         return next((s.base for s in self.on(POSITION)), "")
 
     @cached_property
     def shaped(self) -> str:
-        """Name of the model whose shape is changed: the one that most variants on that axis are derived from."""
+        """Name of the model whose shape (depth, width, …) is changed: the one that most variants on the axis "shape"
+        are derived from."""
         named = Counter(s.base for s in self.on(SHAPE))
         return named.most_common(1)[0][0] if named else self.base
 
     def at(self, axis: str, *, base: str | None = None, **options: Any) -> Point | None:
-        """Return the point of the variant with these options; None if it was not trained. `base`: name of its model; by
-        default `self.base`."""
+        """Return the point of the variant on an axis that has exactly these options; None if it was not trained.
+
+        Args:
+            base: name of its model without options; None: `self.base`.
+        """
         wanted = base or self.base
         return next((s.point for s in self.on(axis) if s.base == wanted and s.options == options), None)
 
     def dimension(self, setting: Setting) -> str:
-        """Return which part of the shape differs from that of `shaped`: a field of the configuration, "patch_size", or
-        "all" for several; "" for none."""
+        """Return which part of the shape of a variant differs from that of `shaped`: a field of the configuration, or
+        "patch_size"; "all" for several parts, "" for none."""
         changed = [*setting.options, *(["patch_size"] if setting.base != self.shaped else [])]
         return "all" if len(changed) > 1 else "".join(changed)
 
     def positions(self) -> dict[tuple[str, str], Point]:
-        """Return the points of the variants of position embeddings, by (encoding, where it is added)."""
+        """Return (encoding of positions, where it is added) -> point of the variant with that position embedding."""
         return {(s.config.position, s.config.position_at): s.point for s in self.on(POSITION)}
 
     def sweeps(self, axis: str) -> list[tuple[Setting, lr_sweep.Sweep]]:
-        """Return the learning-rate sweeps on an axis, each with the variant at the chosen rate."""
+        """Return the learning-rate sweeps on an axis, each with the variant that was trained at the chosen rate."""
         settings = self.on(axis)
         cells = self.whole.cells
         return [
@@ -155,8 +167,8 @@ class Ablations:
         return frozenset(name for s in lr_sweep.sweeps(self.evidence) for tried in s.tried for name in tried.cells)
 
     def has_sweep(self, point: Point) -> bool:
-        """Return whether a point's learning rate is one of several that were tried; True for an untrained network,
-        which has none."""
+        """Return whether a point's learning rate is one of several that were tried. An untrained network has no
+        learning rate, and counts as True."""
         return not point.trained or not self.swept.isdisjoint(self.whole.cells.get(point.variant, ()))
 
     def recipe(self, point: Point) -> Recipe:
@@ -166,13 +178,13 @@ class Ablations:
         return recipe
 
     def at_rate(self, sweep: lr_sweep.Sweep, rate: float) -> Point | None:
-        """Return the point of a sweep at one of its learning rates; None if there is none."""
+        """Return the point of a sweep's model at the learning rate `rate`; None if the sweep did not try it."""
         names = {name for tried in sweep.tried if tried.rate == rate for name in tried.cells}
         return next((s.last for s in self.whole.series if names & set(self.whole.cells[s.variant])), None)
 
 
 def statements(evidence: Evidence) -> Iterator[Finding]:
-    """Yield a finding for every statement of the paper that these records can judge."""
+    """Yield a finding for every statement of the ViT paper that the records can judge."""
     ablations = Ablations(evidence)
     asked: tuple[Asked, ...] = (*_positions(ablations), *_pooling(ablations), *_shapes(ablations), *_others(ablations))
     for measure in (HEADLINE, UPSTREAM):
@@ -188,9 +200,14 @@ def statements(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _judged(ablations: Ablations, evidence: Evidence, asked: Sequence[Asked], measure: str) -> Iterator[Finding]:
-    """Yield a finding for each statement with a measured pair: the mean difference of its pairs, and whether it
-    confirms the statement. The variances between seeds of all pairs are shrunk towards each other
-    (`bench.stats.moderated`)."""
+    """Yield a finding for each statement with a measured pair of variants: the mean difference of its pairs, and
+    whether it confirms the statement. The variances between seeds of all pairs are shrunk towards each other
+    (`bench.stats.moderated`).
+
+    Args:
+        asked: statements, each with the pairs of points that it compares.
+        measure: name of the score.
+    """
     pairs = [
         (statement, Pair(contrast="another variant", model=a.series, point=a, base=b))
         for statement, both in asked
@@ -209,15 +226,15 @@ def _judged(ablations: Ablations, evidence: Evidence, asked: Sequence[Asked], me
 
 
 def _at_one_rate(finding: Finding) -> Finding:
-    """Return a finding that was made at one learning rate, with NO replaced by CANNOT_TELL: one rate is not enough to
-    contradict the paper."""
+    """Return a finding whose sides were not both trained at several learning rates, with NO replaced by CANNOT_TELL:
+    one rate is not enough to contradict the ViT paper."""
     verdict = Verdict.CANNOT_TELL if finding.verdict == Verdict.NO else finding.verdict
     return replace(finding, verdict=verdict, reasons=(*finding.reasons, ONE_RATE))
 
 
 def _equal(finding: Finding) -> Finding:
-    """Return a finding with its verdict replaced by one on equality: YES if the interval is within ±`MARGIN`, NO if it
-    is outside, else CANNOT_TELL."""
+    """Return a finding with its verdict replaced by one on whether two things are equal: YES if the interval is within
+    ±`MARGIN`, NO if it is wholly outside, else CANNOT_TELL."""
     low, high = finding.low, finding.high
     if low is None or high is None:
         return finding
@@ -261,9 +278,9 @@ def _others(a: Ablations) -> Iterator[Asked]:
 
 
 def ways(evidence: Evidence) -> dict[str, Point]:
-    """Return the points of the suite `masked` by how their network was pre-trained: "scratch", "masked" or "labels". Of
-    several models, the first counts. "scratch" is the untrained network; at scale `paper`, a network trained on the
-    labels of the target set."""
+    """Return the points of the suite `masked` by how their network was pre-trained: "scratch", "masked" or "labels". If
+    there are several models, the first is used. The point "scratch" is the untrained network or, at scale `paper`, a
+    network that was trained on the labels of the target set."""
     of_way: dict[str, Point] = {}
     for setting in sorted(Ablations(evidence).on(MASKED), key=lambda s: "masked_target" in s.options):
         masked, alone = setting.options.get("head") == HEAD, SCRATCH in setting.point.axes
@@ -292,7 +309,8 @@ SAYS = {  # the paper's statements in words, and where the paper makes them
 
 
 def say(f: Finding) -> list[str]:
-    """Return a sentence with the statement, and one with the difference of each pair of variants."""
+    """Return the statement that a finding judges, and a sentence with the difference of each pair of variants ("" for a
+    single pair)."""
     pairs = [f"{d.model} {points(d.estimate, d.low, d.high)}" for d in wording.every(f, Difference)]
     return [f"{SAYS[Statement(f.subject[0])]}.", f"Pairs: {'; '.join(pairs)}." if len(pairs) > 1 else ""]
 

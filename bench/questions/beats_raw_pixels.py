@@ -1,10 +1,10 @@
 """Do trained networks beat raw pixels?
 
-The family's model with the most compute is compared with the same probe on raw pixels.
+For each family, the probe on its model with the most compute is compared with the same probe on raw pixels.
 
 Findings:
-    evidence: the difference of the model, on the measure and on each of its tasks, and (model "") on each task; the
-        contrast is "raw pixels".
+    evidence: the differences of this model, on the score itself and on each of the tasks behind it; those on tasks are
+        repeated with `model` "", as means over models (here of one). The contrast is "raw pixels".
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The models of a family after training are compared with the same networks before training.
 
 Findings:
-    evidence: the difference of each model, on the measure and on each of its tasks, and (model "") the mean over models
-        on each task; the contrast is "untrained".
+    evidence: the difference of each model, on the score itself and on each of the tasks behind it, and the mean over
+        models on each task (`model` ""); the contrast is "untrained".
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Only ways of adapting with a frozen network are compared; fine-tuning is judged in `fine_tuning_gain.py`. Models and
 ways are chosen by cross-validation within the labelled images (`bench.tasks.adapt`), so that the test images measure
-how good the choice is. The best model is compared, test image by test image, with the best way of the next model; if
-there is only one model, with its next way.
+how good the choice is. The best model in its best way is compared, test image by test image, with the second-best model
+in its best way; if there is only one model, with its second-best way.
 
 Findings:
     subject: data set; the best model in its best way; what it is compared with.
@@ -43,14 +43,17 @@ NAME = "best adaptation"
 
 @dataclass(frozen=True, kw_only=True)
 class BestWay(Item):
-    """A model in its best way of adapting, with all labelled images.
+    """A pre-trained model in its best way of adapting to a data set, with all labelled images.
 
     Attributes:
-        way: key of `adaptation.WAYS`.
+        model: short name of the model.
+        way: the way of adapting, a key of `adaptation.WAYS`.
         images: number of labelled images.
-        accuracy, low, high: accuracy on the test images (or another `metric`), and its interval.
-        validation: accuracy by cross-validation; None if unknown.
-        set_aside, contrary, groups, test_groups: see `Adapted`.
+        accuracy, low, high: score on the test images, and its interval.
+        validation: score by cross-validation within the labelled images; None if unknown.
+        set_aside, contrary, groups, test_groups: numbers of images, pairs and groups; `adaptation.Adapted` describes
+            them.
+        metric: the metric of the scores, a key of `bench.core.metrics.METRICS`.
         exported: whether `report --export` can write the model to a file.
     """
 
@@ -70,7 +73,8 @@ class BestWay(Item):
 
 
 def best_adaptations(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding for each data set and metric, if there is something to compare."""
+    """Yield one finding for each data set and metric for which there are two models, or two ways of adapting one, to
+    compare."""
     every = [one for metric in metrics(evidence) for one in probes(adapted(evidence, metric))]
     for data, metric in dict.fromkeys((one.data, one.metric) for one in every):
         mine = [one for one in every if (one.data, one.metric) == (data, metric)]

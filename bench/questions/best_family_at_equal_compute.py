@@ -31,7 +31,7 @@ SELECTION_BIAS = "selection bias"  # reason of a finding: scores are not correct
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding for every pair of families, on the pre-training set that most models share."""
+    """Yield one finding for every pair of families, on the pre-training set that most models use."""
     series = of_one_data_set(compared_series(evidence))
     for first, second in combinations(families_of(series), 2):
         found = rate_choice.at_compute(evidence, series, first, second, HEADLINE)
@@ -82,10 +82,10 @@ def _best_finding(found: UnderRates) -> Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class OtherRates(Item):
-    """The range of the mean gap with other learning rates that could have been chosen.
+    """The range of the mean accuracy gap of two families if other learning rates had been chosen for their models.
 
     Attributes:
-        choices: number of such choices.
+        choices: number of such choices that were compared.
         least, greatest: the smallest and the largest mean gap over them.
     """
 
@@ -114,10 +114,10 @@ def say(f: Finding) -> list[str]:
 
 
 def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
-    """Return the part of the trend that a sentence is about, and words about the rest.
+    """Return the part of a finding's trend that its sentence is about, and words about the rest.
 
-    A lead over networks that are worse than raw pixels means little. So the part begins with the first budget at which
-    both families are better than raw pixels, if there is one.
+    A lead over networks that are worse than raw pixels means little. Therefore the part begins with the first budget at
+    which both families are better than raw pixels; if there is none, it is the whole trend.
     """
     late = wording.begins(f)
     start = next((number for number, p in enumerate(f.trend) if not p.below), None)
@@ -129,8 +129,8 @@ def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:
 
 
 def sentence(f: Finding) -> str:
-    """Return one sentence that says which family leads by how much; if that changes along the range, at both ends of
-    it."""
+    """Return one sentence that says which family leads and by how much; if that depends on compute, it says so for both
+    ends of the range."""
     part, more = _said(f)
     first, last = part[0], part[-1]
     equal = "within equal budgets" if Reason.WITHIN_BUDGETS in f.reasons else "at equal compute"
@@ -168,8 +168,9 @@ def _at_both_ends(f: Finding, first: TrendPoint, last: TrendPoint) -> str:
 
 
 def along(f: Finding) -> tuple[str, Tone] | None:
-    """Return the verdict in words if the gap depends on compute, such as "ViT ahead" or "ViT, then even". None if no
-    family is ahead anywhere, or if the leader changes more often; then the usual verdict applies."""
+    """Return the verdict on a gap that depends on compute in words, such as "ViT ahead", "ViT, then even" or "order
+    changes", and its tone. None if the gap does not depend on compute, if no family is ahead anywhere, or if the lead
+    of one family comes and goes; the usual words then apply."""
     if f.estimate is not None:
         return None
     names = {Verdict.YES: f.subject[0], Verdict.NO: f.subject[1], Verdict.CANNOT_TELL: "even"}

@@ -1,13 +1,13 @@
 """What is the best learning rate of each model, and can it be predicted from smaller models of its family?
 
-The rule for other sizes: the logarithm of the chosen rate is linear in the logarithm of forward MACs per image. It is
-fitted to the smaller sizes by least squares, and its prediction is rounded to the nearest rate of the sweep. Each size
-with two or more smaller ones is held out in turn. The rule is right for it if the predicted rate is good enough
-(`is_rate_enough`). The rule is offered only if it is right for all held-out sizes, and if random choices among the
-tried rates would hardly be.
+The rule for other sizes says that the logarithm of the chosen rate is linear in the logarithm of forward MACs per
+image. It is fitted to the smaller sizes by least squares, and its prediction is rounded to the nearest rate of the
+sweep. Each size with two or more smaller ones is held out in turn. The rule is right for a size if the predicted rate
+is good enough (`is_rate_enough`). The rule is offered only if it is right for all held-out sizes, and if random choices
+among the tried rates would be unlikely to be.
 
 Findings:
-    subject: model, upstream set.
+    subject: model, pre-training set.
     estimate: the chosen rate, with its interval; None if the best rate is at or beyond an end of the sweep.
     YES: the best rate is inside the sweep.
     evidence: `Sweep`.
@@ -46,8 +46,8 @@ MIN_FITTED_SIZES = 2  # sizes that the rule needs to predict a larger one
 
 
 def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
-    """Yield a finding on the learning rate to train each model with, at the longest budget. YES: the best rate is
-    inside the sweep. NO: it is at or beyond an end, and none is chosen."""
+    """Yield, for each model whose learning rate was swept, a finding on the rate to train it with, at the longest
+    budget. YES: the best rate is inside the sweep. NO: it is at or beyond an end, and none is chosen."""
     for sweep in sweeps(evidence):
         accuracy, reasons = sweep.chosen.accuracy, []
         assert accuracy is not None
@@ -83,7 +83,7 @@ def best_learning_rates(evidence: Evidence) -> Iterator[Finding]:
 
 
 def family_rates(swept: Sequence[Sweep]) -> dict[str, float]:
-    """Return a learning rate for each family, for its models that were not swept: the geometric mean of the family's
+    """Return family -> a learning rate for those of its models that were not swept: the geometric mean of the family's
     chosen rates at their longest budgets, rounded to two digits."""
     made = {}
     for family in dict.fromkeys(s.family for s in swept):
@@ -93,8 +93,8 @@ def family_rates(swept: Sequence[Sweep]) -> dict[str, float]:
 
 
 def model_rates(swept: Sequence[Sweep]) -> dict[str, dict[int, float]]:
-    """Return the chosen learning rates by model and budget (images seen), at the shortest and the longest budget; a
-    budget without a chosen rate is left out."""
+    """Return model -> budget (images seen) -> chosen learning rate, for the shortest and the longest budget of each
+    sweep; budgets without a chosen rate are left out."""
     made: dict[str, dict[int, float]] = {}
     for sweep in swept:
         for each in (sweep.shorter, sweep):
@@ -112,13 +112,15 @@ def _two_digits(rate: float) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutSize:
-    """A network whose learning rate is predicted from those of smaller networks of its family, as a test of the rule.
+    """A test of the rule for learning rates: the rate of one network is predicted from those of smaller networks of its
+    family.
 
     Attributes:
-        macs: forward multiply-adds per image.
+        model: name of the network.
+        macs: its forward multiply-adds per image.
         fitted: number of smaller networks that the rule was fitted to.
         predicted: learning rate by the rule, rounded to the nearest one that was tried.
-        chosen: learning rate that its own sweep chose.
+        chosen: learning rate that the network's own sweep chose.
         lacks: best accuracy minus accuracy at the predicted rate; None if a run at that rate diverged or is missing.
         chance: fraction of the tried rates that would count as right.
     """
@@ -138,9 +140,13 @@ class HeldOutSize:
 
 @dataclass(frozen=True, kw_only=True)
 class RateRule:
-    """The rule: learning rate = `scale` × MACs ** `exponent`, fitted to all `sizes` sizes of a family.
+    """The rule for learning rates of a family: rate = `scale` × MACs ** `exponent`, where MACs are those of the forward
+    pass of one image.
 
     Attributes:
+        family: name of the family.
+        upstream: name of the pre-training set.
+        sizes: number of sizes of the family, all of which the rule is fitted to.
         held_out: tests of the rule on sizes that were held out.
     """
 
@@ -153,7 +159,7 @@ class RateRule:
 
     @property
     def p_value(self) -> float:
-        """Probability that rates picked at random would have been right for all held-out sizes."""
+        """Probability that rates picked at random among those tried would have been right for all held-out sizes."""
         return math.prod(each.chance for each in self.held_out)
 
     @property
@@ -162,8 +168,8 @@ class RateRule:
 
 
 def rules(evidence: Evidence) -> tuple[RateRule, ...]:
-    """Return the rule of each family of which at least three sizes were swept on the same images with the same
-    recipe."""
+    """Return the rule for learning rates of each family of which at least three sizes were swept on the same images
+    with the same recipe."""
     records = {record.directory: record for record in (evidence.swept or evidence).records.records}
     alike: dict[tuple[str, str, int, Recipe], dict[float, Sweep]] = {}
     for sweep in sweeps(evidence):
@@ -209,8 +215,8 @@ def _rule(by_size: dict[float, Sweep]) -> RateRule:
 
 
 def _fit(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
-    """Return (scale, exponent) of rate = scale × MACs ** exponent, fitted to (MACs, rate) by least squares of
-    logarithms."""
+    """Return (scale, exponent) of the rule rate = scale × MACs ** exponent, fitted to (MACs, rate) of each model by
+    least squares of logarithms."""
     line = linear_regression([math.log(macs) for macs, _ in points], [math.log(rate) for _, rate in points])
     return math.exp(line.intercept), line.slope
 
@@ -235,7 +241,8 @@ def _sensitivity(sweep: Sweep) -> str:
 
 
 def _by_budget(sweep: Sweep) -> str:
-    """Return a sentence that compares the best rate at the longest budget with that at the shortest; "" without."""
+    """Return a sentence that compares the best rate at the longest budget of a sweep with that at the shortest; "" if
+    one of the two is unknown."""
     shorter, times = sweep.shorter, sweep.ratio_to_shorter
     if shorter is None or times is None:
         return ""
@@ -258,7 +265,8 @@ def _further(f: Finding) -> str:
 
 
 def refused(sweep: Sweep) -> str:
-    """Return a sentence that says why no rate is chosen, and which rates to try next."""
+    """Return a sentence that says that the best rate of a sweep is at or beyond its edge, and which rates to try
+    next."""
     further = ",".join(f"{rate:.3g}" for rate in sweep.further)
     return f"The best rate lies at or beyond the sweep's edge: sweep {further} too (--sweep lr={further})."
 
@@ -274,8 +282,8 @@ def subject(f: Finding) -> str:
 
 
 def together(found: Sequence[Finding]) -> str | None:
-    """Return a sentence on the range of the best rates of all models, and how many of them the sweep bounds on both
-    sides; None for fewer than two."""
+    """Return a sentence on the range of the best learning rates of all models, which also says how many of these rates
+    lie surely inside their sweep; None if fewer than two models have a best rate."""
     known = [f for f in found if f.estimate is not None]
     if len(known) < 2:
         return None
@@ -297,7 +305,7 @@ def tables(evidence: Evidence) -> list[Table]:
 
 
 def rates(evidence: Evidence) -> Table | None:
-    """Return a table with one row per model, budget and learning rate; None if nothing was swept."""
+    """Return a table with one row per model, budget and tried learning rate; None if no rates were swept."""
     swept = sweeps(evidence)
     rows = [
         {
@@ -332,8 +340,8 @@ def rates(evidence: Evidence) -> Table | None:
 
 
 def best_rates(evidence: Evidence) -> Table | None:
-    """Return a table with one row per model and budget: the best rate with its interval, and the accuracy that is lost
-    at half and at twice the rate; None if nothing was swept."""
+    """Return a table with one row per model and budget: the best learning rate with its interval, and the accuracy that
+    is lost at half and at twice that rate; None if no rates were swept."""
     swept = sweeps(evidence)
     rows = []
     for longest in swept:
@@ -435,7 +443,7 @@ def rate_rule(evidence: Evidence) -> Table | None:
 
 
 def _offered(rule: RateRule) -> str:
-    """Return a sentence that says whether a rule for learning rates can be used, or why not."""
+    """Return a text that says whether a rule for learning rates can be used and, if not, why."""
     right, held_out = sum(each.right for each in rule.held_out), len(rule.held_out)
     if rule.offered:
         return (

@@ -1,5 +1,7 @@
 """Are models cooled down from one trunk as accurate as models trained to each budget on their own?
 
+A trunk is one long run; before each budget, a branch leaves it, on which the learning rate falls to zero.
+
 Findings:
     subject: the schedule of the models trained to one budget each: "same" (as a branch), or the shape of one cool-down
         over the whole run ("cosine").
@@ -31,7 +33,8 @@ MARGIN = 0.01  # branches count as equally accurate if their accuracy is lower b
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding for each measure and schedule; none for a study that did not train in both ways."""
+    """Yield one finding for each score and each schedule of separate training; none for a study that did not train both
+    on branches and separately."""
     for measure in measures(evidence):
         for name, differences in contrasts(evidence, measure).items():
             finding = replace(mean_finding(NAME, [name], differences), main=True)
@@ -58,8 +61,8 @@ def subject(f: Finding) -> str:
 
 
 def tables(evidence: Evidence) -> tuple[Table, ...]:
-    """Return a table with one row per model and budget: accuracy of the branch, and its difference from each other way
-    of training."""
+    """Return a table with one row per model and budget, as a tuple: accuracy of the branch, and its difference from
+    each other way of training; () if nothing can be compared."""
     measure = branches.measures(evidence)[:1]
     by_way = branches.contrasts(evidence, measure[0]) if measure else {}
     rows: dict[tuple[str, int], dict[str, Any]] = {}
@@ -89,12 +92,13 @@ def tables(evidence: Evidence) -> tuple[Table, ...]:
 
 
 def pairs(f: Finding) -> int:
-    """Return the number of pairs (a model at a budget, trained in both ways) behind a finding."""
+    """Return the number of pairs behind a finding; a pair is one model at one budget, trained both on a branch and
+    separately."""
     return sum(d.measure == f.measure and bool(d.model) for d in wording.every(f, Difference))
 
 
 def number(f: Finding) -> Number:
-    """Return the difference with its interval; if all pairs are identical, words that say so."""
+    """Return the difference as it is printed, with its interval; if all pairs are identical, words that say so."""
     if IDENTICAL not in f.reasons:
         return wording.number(f)
     text = f"identical in {pairs(f)} of {pairs(f)} pairs"

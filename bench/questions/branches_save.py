@@ -1,8 +1,8 @@
-"""Do a model's cool-down branches cost less compute than the same budgets trained on their own?
+"""Do a model's cool-down branches of one trunk cost less compute than the same budgets trained on their own?
 
 Findings:
     subject: the model.
-    estimate: training FLOPs of the branches divided by those of separate runs.
+    estimate: training FLOPs of trunk and branches divided by those of separate runs.
     evidence: `Saving`.
 """
 

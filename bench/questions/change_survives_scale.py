@@ -1,7 +1,7 @@
 """Does the gain of a change survive scale?
 
-A ladder compares a change with a baseline at several amounts of compute, its rungs. A gain is the accuracy on the
-upstream test images with the change minus that of the baseline, paired by seed (`bench.stats.ladder`).
+A ladder compares a change with a baseline at several amounts of compute, its rungs. A gain is the accuracy on the test
+images of the pre-training set with the change minus that of the baseline, paired by seed (`bench.stats.ladder`).
 
 Findings:
     subject: the change.
@@ -38,12 +38,13 @@ BLIND_TEXT = "On a rung the baseline has not begun to learn, or makes no mistake
 
 @dataclass(frozen=True, kw_only=True)
 class RungGain(Item):
-    """The gain on one rung.
+    """The gain of a change over the baseline at one amount of compute (a rung of a ladder).
 
     Attributes:
-        flops: compute of the baseline.
+        flops: training compute of the baseline, in FLOP.
         gain, low, high: mean gain in accuracy (0.01 is one percentage point), and its interval.
         p: p-value of the paired t test.
+        seeds: number of pairs of runs.
         seconds: training time of all runs of the rung.
         rate, baseline_rate: learning rates of the change and of the baseline.
     """
@@ -61,22 +62,24 @@ class RungGain(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Survival(Item):
-    """The result of a change's whole ladder. Gains are in accuracy (0.01 is one percentage point).
+    """The result of comparing a change with the baseline on a whole ladder. Gains are in accuracy (0.01 is one
+    percentage point).
 
     Attributes:
-        verdict: a value of `bench.stats.ladder.LadderVerdict`.
+        verdict: a value of `bench.stats.ladder.LadderVerdict`, such as "grows".
         mean, mean_low, mean_high: mean gain and its interval.
         slope, slope_low, slope_high: change of the gain per doubling of compute, and its interval.
         at: compute of the forecast, in FLOP.
         reach: `at` divided by the compute of the highest rung.
-        seeds: the fewest of any rung.
+        seeds: number of seeds of the rung that has the fewest.
         seeds_needed: number of seeds with which such a ladder gets a conclusive verdict in four of five cases; None if
             64 are not enough.
-        seconds: time of one more seed on every rung, change and baseline, on one worker.
-        next_pairs: the proposed next runs, which narrow the answer most: pairs on each rung.
-        next_above: proposed pairs on a new rung above.
+        seconds: time on one worker of one more seed on every rung, change and baseline together.
+        next_pairs: number of pairs of runs that are proposed next on each rung, because they narrow the answer most.
+        next_above: number of pairs of runs that are proposed on a new rung above the others.
         next_seconds: time that all proposed runs take, on one worker.
-        next_half, next_half_then: expected half-width of the interval that they narrow, without and with them.
+        next_half, next_half_then: expected half-width of the interval that the proposed runs narrow, without them and
+            with them.
     """
 
     verdict: str
@@ -199,13 +202,14 @@ def _word(f: Finding) -> tuple[str, Tone] | None:
 
 
 def _what(whole: Survival, rungs: list[RungGain]) -> str:
-    """Return "gain" or "loss", by the sign of the mean gain, or for a trend, of the gain where it begins or ends."""
+    """Return "gain" or "loss", by the sign of the mean gain; for a gain that changes with compute, by its sign on the
+    highest rung if it grows, and on the lowest rung if it fades or reverses."""
     about = {"grows": rungs[-1].gain, "fades": rungs[0].gain, "reverses": rungs[0].gain}.get(whole.verdict, whole.mean)
     return "gain" if about >= 0 else "loss"
 
 
 def sentence(f: Finding) -> str:
-    """Return one sentence with the answer, the gains on the lowest and highest rung, and the forecast."""
+    """Return one sentence with the verdict, the gains on the lowest and the highest rung, and the forecast."""
     (whole,), rungs = wording.every(f, Survival), list(wording.every(f, RungGain))
     word, _ = _word(f) or ("", "")
     ends = f"{formatting.signed(rungs[0].gain)} points at {formatting.flops(rungs[0].flops)}, "
@@ -218,7 +222,8 @@ def sentence(f: Finding) -> str:
 
 
 def say(f: Finding) -> list[str]:
-    """Return sentences on the mean gain, the trend, and what it would take to decide or to narrow the answer."""
+    """Return sentences on the mean gain, on its change with compute, and on the runs that would decide the question or
+    narrow the answer."""
     (whole,) = wording.every(f, Survival)
     mean = formatting.points(whole.mean, whole.mean_low, whole.mean_high)
     slope = formatting.points(whole.slope, whole.slope_low, whole.slope_high)
@@ -234,8 +239,8 @@ def say(f: Finding) -> list[str]:
 
 
 def next_runs(f: Finding, whole: Survival) -> list[str]:
-    """Return a sentence on the proposed next runs. They narrow the trend if the verdict is inconclusive, otherwise the
-    forecast. [] if no runs would help."""
+    """Return a sentence on the runs that are proposed next, as a list; [] if no runs would help. The runs narrow the
+    interval of the trend if the verdict is inconclusive, otherwise that of the forecast."""
     if not (sum(whole.next_pairs) or whole.next_above) or not whole.next_seconds:
         return []
     rungs = list(wording.every(f, RungGain))
@@ -258,7 +263,7 @@ def next_runs(f: Finding, whole: Survival) -> list[str]:
 
 
 def price(whole: Survival) -> str:
-    """Return a sentence that says how many more seeds it would take to decide, and what they cost."""
+    """Return a sentence that says how many more seeds would decide an inconclusive ladder, and how long they take."""
     each = f"a seed on every rung takes {duration(whole.seconds)} of one worker"
     if whole.seeds_needed is None:
         return f"Were these numbers the truth, not even {ladder.MAX_SEEDS} seeds would decide; {each}."
@@ -268,7 +273,7 @@ def price(whole: Survival) -> str:
 
 
 def tables(evidence: Evidence) -> list[Table]:
-    """Return a table with a row for each rung of each change; [] without any."""
+    """Return a table with a row for each rung of each change, as a list; [] if there is no ladder."""
     text = formatting.signed
     columns = (
         Column(key="change", heading="Change", numeric=False),

@@ -3,7 +3,7 @@
 Findings:
     subject: a family.
     estimate: compute at which the family reaches the target. The interval is that of one more run.
-    low, high: None for an end outside the range in which the law is evaluated.
+    low, high: ends of the interval; None for an end outside the range in which the law is evaluated.
     evidence: `AccuracyTarget`.
 """
 

@@ -1,8 +1,8 @@
 """How much compute does one family need to match another?
 
-The answer comes from a shared law of both families: one form, shifted by a factor on compute for the second family.
-Inverting two separate laws would magnify their uncertainty where they are flat; with one form, all points help to
-determine the factor. The interval is that of the laws, not of one more run.
+The answer comes from a shared law (error over compute) of both families: one form, shifted by a factor on compute for
+the second family. Inverting two separate laws would magnify their uncertainty where they are flat; with one form, all
+points help to determine the factor. The interval is that of the laws, not of one more run.
 
 Findings:
     subject: two families.
@@ -50,14 +50,14 @@ WIDEST_INTERVAL = 1e4  # a factor counts as undetermined if the ratio of the end
 
 @dataclass(frozen=True, kw_only=True)
 class SharedLaw(Item):
-    """One law for two families that differ by a factor on compute.
+    """One law (error over compute) for two families that differ by a factor on compute.
 
     Attributes:
         factor, low, high: the factor and its interval.
         within: interval of the factor with the shown form and loss only.
         reached: least and largest accuracy that both families reached.
         widens: whether the gap widens (True) or narrows (False) with compute, beyond noise; None: neither.
-        forms, losses: over which the interval is averaged.
+        forms, losses: names of the forms and losses of the fits that the interval is averaged over.
     """
 
     factor: float
@@ -71,16 +71,16 @@ class SharedLaw(Item):
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding for each pair of families. None for the paper's printed table, for which the question "compute
-    at equal error" gives the answer."""
+    """Yield one finding for each pair of families. For the ViT paper's printed table yield none, because there the
+    question "compute at equal error" gives the answer."""
     for first, second in pairs_of_laws(evidence) if evidence.suite != PAPER else ():
         yield compute_to_match(first, second)
 
 
 @lru_cache(maxsize=16)
 def compute_to_match(first: Law, second: Law) -> Finding:
-    """Return the finding on the ratio of compute that two families need for equal error. YES: its interval excludes
-    1."""
+    """Return the finding on the factor by which one of two families needs more compute for equal error. YES: its
+    interval excludes 1."""
     finding = law_finding(NAME, first, second)
     cannot = partial(finding, verdict=Verdict.CANNOT_TELL)
     sides = [law.within.fit.points.y for law in (first, second)]
@@ -133,8 +133,8 @@ def compute_to_match(first: Law, second: Law) -> Finding:
 
 @lru_cache(maxsize=16)
 def shared_laws(first: Law, second: Law) -> tuple[Resampled, Averaged]:
-    """Return refits of the shared law: with the form and loss of the families' own laws, and with all forms and losses
-    by their weights."""
+    """Return bootstrap refits of the shared law of two families: those with the form and loss of their own laws, and
+    those with all forms and losses, as many of each as its weight says."""
     a, b = first.within.fit.points, second.within.fit.points
     family = np.concatenate([np.full(len(a), FIRST), np.full(len(b), SECOND)])
     points = fit.Points(
@@ -151,8 +151,9 @@ def shared_laws(first: Law, second: Law) -> tuple[Resampled, Averaged]:
 
 
 def _widens(made: fit.FormFit) -> bool | None:
-    """Return whether the gap between the families widens (True) or narrows (False) along the range, by the slopes of
-    their residuals; a single factor is then an average. None if the slopes do not differ beyond their noise."""
+    """Return whether the gap between two families widens (True) or narrows (False) with compute, by the slopes of their
+    residuals from the shared law `made`; a single factor is then an average. None if the slopes do not differ by more
+    than their noise."""
     log_x, second = np.log(made.points.x[0]), made.points.x[1] > FIRST
     sides = [side for side in (~second, second) if side.sum() > 2]
     if len(sides) < 2:
@@ -165,11 +166,14 @@ def _widens(made: fit.FormFit) -> bool | None:
 
 
 def _contradicted_factors(less: Law, more: Law, low: float, high: float) -> tuple[TrendPoint, ...]:
-    """Return the factor at every accuracy on the frontier of `less`, if measured means contradict all factors from
-    `low` to `high`; () if they do not.
+    """Return the factor on compute at every accuracy on the frontier of `less`, if measured means contradict all
+    factors from `low` to `high`; () if they do not.
 
     They do if somewhere `more` reaches the accuracy, beyond noise, with less than `low` times the compute, or does not
     reach it with `high` times the compute.
+
+    Args:
+        less, more: laws of the family that needs less compute, and of the one that needs more.
     """
     if not less.group_means.freedom or not more.group_means.freedom:
         return ()
@@ -207,8 +211,8 @@ def say(f: Finding) -> list[str]:
 
 
 def number(f: Finding) -> Number:
-    """Return the factor with its interval. If no single factor holds, return rounded factors at both ends of the
-    accuracy range, which have no intervals."""
+    """Return the factor as it is printed, with its interval. If no single factor holds, return rounded factors at both
+    ends of the accuracy range, which have no intervals."""
     if f.estimate is not None or not f.trend:
         return wording.number(f)
     text = (

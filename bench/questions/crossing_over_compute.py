@@ -1,10 +1,10 @@
-"""At what compute do the fitted laws cross?
+"""At what compute do the fitted laws (error over compute) of ViT and ResNet cross?
 
-The answer is the compute from which on ViT (first) is ahead of ResNet (second), by their fitted laws.
+The answer is the compute from which on ViT (first) is ahead of ResNet (second), by these laws.
 
 Findings:
     NO: they cross in the other direction: ResNet is ahead beyond the crossing.
-    leader: the family that is ahead beyond the crossing or, without one, throughout.
+    leader: the family that is ahead beyond the crossing; if they do not cross, the family that is ahead throughout.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""At how many images do the fitted laws cross?
+"""At how many images do the fitted laws of ViT and ResNet cross?
 
 This is the question "crossing over compute" with distinct pre-training images in place of compute.
 
 Findings:
-    evidence: `FamilyBudget` of each family.
+    evidence: `FamilyBudget` of each family, the compute that was spent on its runs.
 """
 
 from __future__ import annotations

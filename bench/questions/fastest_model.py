@@ -31,7 +31,7 @@ ONE_ROUND = "one round"  # reason of a finding: no model was measured in two rou
 
 @dataclass(frozen=True, kw_only=True)
 class InferenceSpeed(Item):
-    """A model's throughput: the geometric mean of images per second over `rounds` rounds."""
+    """A model's inference speed: the geometric mean of images per second over `rounds` rounds of measurement."""
 
     model: str
     images_per_second: float
@@ -65,8 +65,11 @@ def _finding(
     """Return the finding for one image size and device.
 
     Args:
-        ranked: models with the logarithms of their speeds, the fastest first.
-        half: half-width of the interval of the difference of the first two models' mean logarithms; None if unknown.
+        subject: image size and device, such as ("224 px", "cuda").
+        ranked: (model, logarithm of its speed in each round), the fastest model first.
+        half: half-width of the interval of the difference between the mean logarithms of the first two models; None if
+            unknown.
+        level: confidence level of the interval.
     """
     first, second = (statistics.fmean(logs) for _, logs in ranked[:2])
     is_decided = half is not None and first - second > half

@@ -27,13 +27,14 @@ NAME = "fine tuning gain"
 
 @dataclass(frozen=True, kw_only=True)
 class TunedAndProbed(Item):
-    """A model that was fine-tuned, and adapted with a probe.
+    """The scores of one model on one data set, fine-tuned and adapted with its best probe (a classifier on frozen
+    features).
 
     Attributes:
-        way: of the probe, key of `adaptation.WAYS`.
+        way: the kind of probe, a key of `adaptation.WAYS`.
         images: number of labelled images.
-        tuned, probed: accuracy of each on the test images.
-        tuned_seconds, probed_seconds: time that each took; None if it was not measured.
+        tuned, probed: score on the test images of the fine-tuned network and of the probe.
+        tuned_seconds, probed_seconds: time that fine-tuning and the probe took; None if it was not measured.
     """
 
     way: str

@@ -23,7 +23,8 @@ NAME = "gap over compute"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield a finding for every two families for which "gap over images" is asked too, if both have a law."""
+    """Yield a finding for every two families that "gap over images" compares, if both have a fitted law over
+    compute."""
     series = gap_series(evidence) if compared_series(evidence) else ()
     by_compute = laws(evidence, axis=Axis.COMPUTE) if series else {}
     for first, second in dict.fromkeys(line.families for line in series):
@@ -32,7 +33,7 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _over_compute(evidence: Evidence, first: Law, second: Law) -> Finding:
-    """Return the finding on the gap between the frontiers of two families."""
+    """Return the finding on how the accuracy gap between the frontiers of two families changes with compute."""
     gap = frontier_gap(evidence, first, second)
     families = (first.family, second.family)
     if gap.slope is None:

@@ -1,12 +1,12 @@
 """At equal compute, does one family gain on the other with more images?
 
-Two families on the data-size axis are compared at one compute budget.
+Two families that were trained on several sizes of a data set (the data-size axis) are compared at one compute budget.
 
 Findings:
     estimate: change of the gap in accuracy, first - second, per tenfold distinct images.
     trend: the gap at every number of images.
     leader: the family that gains.
-    evidence: `FamilyBudget` of each family; `Closing` and `HeldOut` if both have a law at this budget.
+    evidence: `FamilyBudget` of each family; `Closing` and `HeldOut` if both have a fitted law at this budget.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ NAME = "gap over images"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield a finding for every two families on the data-size axis and every budget that both have. The finding at the
-    largest budget is the main one."""
+    """Yield a finding for every two families that were trained on several sizes of a data set, and every budget that
+    both have. The finding at the largest budget is the main one."""
     series = gap_series(evidence) if compared_series(evidence) else ()
     by_images = laws(evidence, axis=Axis.IMAGES) if series else {}
     asked: set[tuple[str, str]] = set()
@@ -77,9 +77,9 @@ def _over_images(evidence: Evidence, line: GapSeries, pair: Sequence[Law], *, ma
 
 
 def slope_over_images(evidence: Evidence, line: GapSeries) -> tuple[Estimate, float]:
-    """Return the change of the gap per tenfold images by least squares, and the margin that the noise between single
-    training runs may add to it (0 if training was repeated). Noise that several points share, such as that of the test
-    images, cancels or adds up as it does in the slope."""
+    """Return the change of the gap per tenfold images by least squares, and the margin that is added to its interval
+    for the noise between single training runs (0 if training was repeated). Noise that several points share, such as
+    that of the test images, cancels or adds up as it does in the slope."""
     weights = slope_weights([p.x for p in line.places])
     first = [(weight, p.first) for weight, p in zip(weights.tolist(), line.places, strict=True)]
     second = [(weight, p.second) for weight, p in zip(weights.tolist(), line.places, strict=True)]

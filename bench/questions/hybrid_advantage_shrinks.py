@@ -1,9 +1,10 @@
-"""Does the hybrids' lead shrink with compute?
+"""Does the lead of hybrids (a ViT behind the first layers of a ResNet) over ViT shrink with compute?
 
 Findings:
     subject: the hybrid family, the ViT family.
     estimate: accuracy by which the hybrids' lead shrinks per tenfold compute.
-    trend: hybrid - ViT at every point of the hybrids' frontier that is inside ViT's range of compute.
+    trend: accuracy of hybrids minus that of ViT at every point of the hybrids' frontier that is inside ViT's range of
+        compute.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ NO_ADVANTAGE = "no advantage"  # reason of a finding: hybrids were not ahead at 
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding, if both families have a law. None for the paper's printed table, for which the question "as
-    claimed" gives the answer, at equal error."""
+    """Yield one finding, if both families have a fitted law. For the ViT paper's printed table yield none, because
+    there the question "as claimed" gives the answer, at equal error."""
     known = laws_of(evidence, Axis.COMPUTE) if evidence.suite != PAPER else {}
     hybrid, vit = of_kind(known, HYBRID), of_kind(known, VIT)
     if hybrid and vit:
@@ -39,7 +40,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def advantage_shrinks(evidence: Evidence, hybrid: Law, vit: Law) -> Finding:
-    """Return the finding on how the hybrids' lead changes with compute, from the gap between the two frontiers."""
+    """Return the finding on how the hybrids' lead over ViT changes with compute, from the gap between the two
+    frontiers."""
     gap = frontier_gap(evidence, hybrid, vit)
     finding = partial(law_finding(NAME, hybrid, vit), n=Counts(points=len(gap.trend)), trend=gap.trend)
     if gap.slope is None:
@@ -71,7 +73,8 @@ def say(f: Finding) -> list[str]:
 
 
 def number(f: Finding) -> Number:
-    """Return the change of the lead, that is, the estimate with the opposite sign."""
+    """Return, as it is printed, the change of the hybrids' lead per tenfold compute: the estimate with the opposite
+    sign."""
     if f.estimate is None:
         return wording.number(f)
     return wording.share(-f.estimate, None if f.high is None else -f.high, None if f.low is None else -f.low)

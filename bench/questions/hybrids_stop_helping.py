@@ -1,9 +1,11 @@
-"""At what compute do hybrids stop helping?
+"""At what compute do hybrids (a ViT behind the first layers of a ResNet) stop helping?
 
-The answer is the compute from which on ViT (first) is ahead of the hybrids (second), by their fitted laws.
+The answer is the compute from which on ViT (first) is ahead of the hybrids (second), by their fitted laws (error over
+compute).
 
 Findings:
-    leader: the family that is ahead beyond the crossing or, without one, throughout.
+    leader: the family that is ahead beyond the crossing of the laws; if they do not cross, the family that is ahead
+        throughout.
 """
 
 from __future__ import annotations

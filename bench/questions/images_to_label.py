@@ -8,9 +8,10 @@ same model reaches the accuracy with other labelled images and other test images
 
 Findings:
     subject: data set; model and way of adapting.
-    YES: the target is reached already, or with at most REACH times the images even at the upper end of the interval.
+    YES: the target is reached already, or will be with at most REACH times the images even at the upper end of the
+        interval.
     NO: REACH times the images are not enough, even at the lower end of the interval.
-    estimate: total number of labelled images.
+    estimate: number of labelled images in all.
     evidence: `Labelling`.
 """
 
@@ -39,21 +40,21 @@ TARGETS = (0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 0.98, 0.99, 0.
 
 # Reasons of a finding (`Finding.reasons`).
 OUT_OF_REACH = "out of reach"  # REACH times the images are probably not enough
-OPEN_ABOVE = "open above"  # they are probably enough, but the upper end of the interval is beyond that
+OPEN_ABOVE = "open above"  # REACH times the images are probably enough, but the interval's upper end is beyond
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelling(Item):
-    """A target accuracy, and the present state.
+    """A target score of an adapted model, and what it has reached so far.
 
     Attributes:
-        target: the accuracy to reach.
-        accuracy: the present accuracy on the test images, with all labelled images.
-        images: number of labelled images at present.
+        target: the score to reach.
+        accuracy: the present score on the test images, with all labelled images.
+        images: present number of labelled images.
         classes: number of classes.
         asked: whether the user gave the target.
         chance: probability that REACH times the images are enough; None if unknown.
-        metric: of `target` and `accuracy`.
+        metric: the metric of both scores, a key of `bench.core.metrics.METRICS`.
     """
 
     target: float
@@ -65,13 +66,13 @@ class Labelling(Item):
     metric: str = ACCURACY
 
     def more(self, images: float) -> float:
-        """Return how many further images per class a total of `images` means."""
+        """Return how many more images per class have to be labelled so that there are `images` in all, rounded up."""
         return math.ceil((images - self.images) / self.classes - 1e-9)
 
 
 def images_to_label(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding for each data set, metric and target. Without targets of the user, none if the present accuracy
-    is above every round target."""
+    """Yield one finding for each data set, metric and target. If the user gave no targets, and the present accuracy is
+    above every round target, yield none."""
     best: dict[tuple[str, str], Adapted] = {}
     for metric in metrics(evidence):
         for one in probes(adapted(evidence, metric)):
@@ -115,7 +116,8 @@ def _asked(one: Adapted, target: float, *, named: bool) -> Finding:
 
 
 def observed(one: Adapted) -> LabellingCurve:
-    """Return the errors of a model with every few-shot draw, at every number of labelled images."""
+    """Return the test errors of an adapted model at every number of labelled images, with every few-shot sample of that
+    number."""
     errors = tuple(tuple((1 - s.values_SD.mean(axis=0)).tolist()) for s in one.samples)
     last = one.samples[-1]
     num_test = last.num_test
@@ -128,7 +130,8 @@ def observed(one: Adapted) -> LabellingCurve:
 
 
 def number(f: Finding) -> Number:
-    """Return the number of further images per class, with its interval."""
+    """Return the number of further images per class as it is printed, with its interval; an empty `Number` if it is
+    unknown."""
     asked = wording.first(f, Labelling)
     if asked is None or f.low is None:
         return Number()

@@ -1,7 +1,7 @@
 """Does training a model for longer help?
 
-The accuracy of each model at its longest budget is compared with that at its shortest; differences are averaged over
-the models of a family (or over `ALL_MODELS`).
+The accuracy of each model at its longest budget is compared with its accuracy at its shortest; differences are averaged
+over the models of a family, and over all models (`ALL_MODELS`).
 
 Findings:
     evidence: the difference of each model (contrast `LEAST_COMPUTE`), and of each step between consecutive budgets
@@ -25,7 +25,7 @@ LEAST_COMPUTE, PREVIOUS_BUDGET = "least compute", "previous budget"  # contrasts
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding for each measure and family, and one for all models together."""
+    """Yield one finding for each score and family, and one for each score over the models of all families."""
     series = compared_series(evidence)
     families = families_of(series)
     ends = [_longer(LEAST_COMPUTE, s, s.points[0], s.last) for s in series if len(s.points) > 1]
@@ -46,7 +46,7 @@ def _longer(contrast: str, series: Series, base: Point, point: Point) -> Pair:
 
 
 def say(f: Finding) -> list[str]:
-    """Return sentences on the models behind the mean, and on the steps between consecutive budgets."""
+    """Return sentences on the models behind the mean difference, and on the steps between consecutive budgets."""
     steps = [d.verdict for d in wording.every(f, Difference) if d.contrast == PREVIOUS_BUDGET]
     texts = wording.differences(f, contrast=LEAST_COMPUTE)
     if steps:

@@ -5,7 +5,7 @@ differences are averaged over the family's models.
 
 Findings:
     evidence: the difference of each model (contrast "fewest images"), and a `PeakInside` for each model that was best
-        with an intermediate number.
+        with an intermediate number of images.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PEAK_INSIDE = "peak inside"  # reason of a finding: a model was best with an int
 
 @dataclass(frozen=True, kw_only=True)
 class PeakInside(Item, kind="Peak"):
-    """A model whose accuracy is highest at an intermediate number of distinct images.
+    """A model whose accuracy is highest at an intermediate number of distinct pre-training images.
 
     Attributes:
         images, accuracy: number of images with the highest accuracy, and that accuracy.
@@ -52,7 +52,7 @@ class PeakInside(Item, kind="Peak"):
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding for each measure and family."""
+    """Yield one finding for each score and family."""
     curves = size_curves(evidence) if compared_series(evidence) else ()
     for measure in with_upstream(evidence):
         for family in dict.fromkeys(c.family for c in curves):
@@ -81,7 +81,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _peak(evidence: Evidence, curve: SizeCurve, measure: str) -> PeakInside | None:
-    """Return the number of images with the highest accuracy; None if it is the smallest or the largest one."""
+    """Return the number of images at which a model has the highest score (`measure`), and that score; None if it is the
+    smallest or the largest number."""
     known = [(e, p) for p in curve.points if (e := evidence.estimate(p, measure)) is not None]
     if len(known) < 3 or (best := max(known, key=lambda k: k[0].value)) in (known[0], known[-1]):
         return None

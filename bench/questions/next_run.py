@@ -1,10 +1,10 @@
-"""Which additional runs would narrow the interval of the compute ratio most?
+"""Which additional runs would narrow the interval of the compute ratio of two families most?
 
-Runs are chosen by `bench.laws.design` to narrow the compute ratio between two laws, in the middle of the range that
-both families cover. They may take as much compute as the runs that the laws are fitted to. They are within the range of
-compute of their family, because no law is tested further up. How much narrower the interval becomes is estimated from
-linearised laws. For three pairs of the main study this gave 40, 47 and 39 %; refitting simulated studies gave 39, 57
-and 57 %.
+Runs are chosen by `bench.laws.design` to narrow the ratio of compute at equal error between two fitted laws, in the
+middle of the range that both families cover. They may take as much compute as the runs that the laws are fitted to.
+They are within the range of compute of their family, because no law is tested further up. How much narrower the
+interval becomes is estimated from linearised laws. For three pairs of the main study this gave 40, 47 and 39 %;
+refitting simulated studies gave 39, 57 and 57 %.
 
 Findings:
     subject: two families, as in "compute to match".
@@ -38,7 +38,7 @@ PER_OCTAVE = 1  # For each family, there are this many candidates for each doubl
 
 @dataclass(frozen=True, kw_only=True)
 class FurtherRun(Item):
-    """Proposed runs: `runs` runs of a family with `train_flops` of compute each."""
+    """Runs that are proposed: `runs` runs of a family, each with `train_flops` of training compute (FLOP)."""
 
     family: str
     train_flops: float
@@ -47,7 +47,8 @@ class FurtherRun(Item):
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing(Item):
-    """The expected effect of the proposed runs: `shrinks` is the fraction by which the interval becomes narrower."""
+    """The expected effect of the proposed runs. `shrinks`: the fraction of its width that the interval of the compute
+    ratio loses."""
 
     shrinks: float
 
@@ -59,8 +60,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def next_runs(first: Law, second: Law) -> Finding | None:
-    """Return the finding on which runs of two families narrow the compute ratio between them most; None if the ratio is
-    unknown, or if no run would narrow it."""
+    """Return the finding on which further runs of two families narrow the interval of their compute ratio most; None if
+    the ratio is unknown, or if no run would narrow it."""
     if compute_to_match(first, second).estimate is None:
         return None
     groups, candidates = [_known(law) for law in (first, second)], _candidates((first, second))
@@ -94,8 +95,8 @@ def next_runs(first: Law, second: Law) -> Finding | None:
 
 
 def _factor(first: Law, second: Law) -> NarrowedAnswer:
-    """Return the answer to be narrowed: compute of the second law divided by that of the first at equal error, in the
-    middle of their common range."""
+    """Return the answer whose interval is to be narrowed: compute of the second law divided by that of the first at
+    equal error, in the middle of their common range."""
     middle = float(np.sqrt(max(law.range[0] for law in (first, second)) * min(law.range[1] for law in (first, second))))
     start = min(law.range[0] for law in (first, second))
 
@@ -113,7 +114,8 @@ def _known(law: Law) -> KnownGroup:
 
 
 def _candidates(laws: Sequence[Law]) -> Candidates:
-    """Return the candidate runs: for each family, doublings of compute from its smallest to its largest."""
+    """Return the runs to choose from: for each family, runs at its smallest compute and at every doubling of it up to
+    its largest compute."""
     places = []
     for law in laws:
         low, high = law.range

@@ -4,7 +4,8 @@ The families are ViT (first) and ResNet (second). YES: the first overtakes the s
 
 Findings:
     low, high: the last compute at which one family is ahead, and the first at which the other is. There is no estimate.
-    leader: the family that is ahead after the change or, without one, throughout.
+    leader: the family that is ahead after the change; if the order does not change, the family that is ahead
+        throughout.
     trend: accuracy gap, first - second, at every budget.
 """
 

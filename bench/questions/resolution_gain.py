@@ -32,13 +32,13 @@ UNPAIRED = "unpaired"
 resolutions are treated as having independent test sets, which overestimates the error."""
 
 PairedComparison = tuple[PairedDifference, Paired | None]
-"""A model's difference, and the same image by image; the latter is None if answers to single images were not recorded,
-or not for the same images."""
+"""A model's difference, and the same difference image by image. The second is None if answers to single images were not
+recorded, or not for the same images."""
 
 
 def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]]:
-    """Return the differences between higher and own resolution, at the last horizon of every model, by (data set,
-    higher resolution)."""
+    """Return (data set, higher resolution in pixels) -> for each model at its longest budget, its accuracy when
+    fine-tuned at the higher resolution minus that at its own resolution."""
     pairs = {}
     for measure in evidence.measures:
         named = Measure.parse(measure)
@@ -67,7 +67,8 @@ def compared(evidence: Evidence) -> dict[tuple[str, str], list[PairedComparison]
 
 
 def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding for each data set and higher resolution; none for a study that fine-tunes at one resolution."""
+    """Yield one finding for each data set and higher resolution; none for a study that fine-tunes at one resolution
+    only."""
     for subject, pairs in compared(evidence).items():
         known = sum(images is not None for _, images in pairs)
         yield replace(
@@ -84,8 +85,8 @@ def resolution_gain(evidence: Evidence) -> Iterator[Finding]:
 
 
 def mean_over_models(pairs: Sequence[PairedComparison]) -> Estimate:
-    """Return the mean of several models' differences. Its error over test images is computed image by image if all
-    models have that; otherwise the errors of the models are averaged."""
+    """Return the mean of several models' differences. If all models were compared image by image, so is the mean's
+    error over test images; otherwise the errors of the models are averaged."""
     mean, _ = overall([comparison for comparison, _ in pairs])
     images = paired.mean_of([answers for _, answers in pairs])
     if images is None:

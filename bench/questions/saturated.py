@@ -40,11 +40,11 @@ itself."""
 
 @dataclass(frozen=True, kw_only=True)
 class TopOfRange(Item):
-    """The largest budgets of a family, to which a law was fitted.
+    """The largest budgets of a family, to which a power law was fitted.
 
     Attributes:
-        budgets: number of budgets.
-        low, high: smallest and largest of them, in FLOP.
+        budgets: number of these budgets.
+        low, high: the smallest and the largest of them, in FLOP.
         best: compute of the family's best run, in FLOP.
         most: largest compute that was tried, in FLOP.
     """
@@ -63,11 +63,16 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 def saturated(law: Law) -> Finding:
     """Return the finding on whether a family has stopped improving at the top of its range of compute. YES: the whole
-    interval of the exponent is below `SATURATED_BELOW`. NO: it is above 0, the error still falls.
+    interval of the exponent is below `SATURATED_BELOW`. NO: the whole interval is above 0, that is, the error still
+    falls.
 
     A law fitted to the whole range cannot answer this, because a power law always improves. So a power law is fitted to
     the upper part of the frontier only. Runs beyond the end of the frontier, which took more compute without being
-    better, belong to the upper part; if they span a doubling of compute, the answer is not NO but undecided.
+    better, belong to the upper part; if they span a doubling of compute, the answer is undecided even if the exponent
+    says NO.
+
+    Args:
+        law: the family's law over its whole range, with its points.
     """
     finding, data = law_finding(NAME, law), law.within.fit.points
     frontier = np.unique(law.frontier[0])
@@ -124,7 +129,8 @@ def _within(f: Finding) -> str:
 
 
 def number(f: Finding) -> Number:
-    """Return the relative change of the error with a doubling of compute, in percent."""
+    """Return the relative change of the error with a doubling of compute as it is printed, in percent, with its
+    interval."""
     if f.estimate is None:
         return wording.number(f)
     change, best, worst = (2 ** -wording.or_nan(v) - 1 for v in (f.estimate, f.high, f.low))

@@ -208,7 +208,8 @@ def _send(study: Path, arguments: argparse.Namespace) -> int:
 
 
 def _name_damaged(study: Path, *, as_json: bool) -> None:
-    """Print one line on damaged records, on stderr if standard output is machine-readable."""
+    """Print one line on the study's damaged records, if it has any: to stderr if `as_json`, since standard output then
+    holds JSON alone."""
     from bench.analysis import study_data
 
     if line := study_data.left_out(study_data.damaged_paths(study, study_data.load(study, rehearsals=True))):

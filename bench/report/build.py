@@ -42,11 +42,15 @@ class ReportPaths:
     """The files that a report was written to, and what it found.
 
     Attributes:
+        html, markdown: paths of report.html and report.md.
+        findings_json: path of findings.json, which holds `findings`.
+        tables, figures: paths of the files in tables/ and figures/.
+        findings: answers, claims, validity checks, cost and scope of the study.
         title: the study's title.
-        next_step: what to do after it.
-        check: how the check ended, for a suite that only checks the pipeline; else "".
+        next_step: what the report recommends to do next.
+        check: how the check of the pipeline ended, in words, for a suite that only checks it; "" for other suites.
         works: whether that check passed; True for other suites.
-        broken: titles of figures whose files fail, each with its error.
+        broken: (title, error) of each figure whose file raised an exception.
     """
 
     html: Path
@@ -75,11 +79,13 @@ def build(
 
     Args:
         suite_directory: `results/<suite>`, with records under cells/.
-        suite: the suite's name. A suite file of that name says which are headline tasks and which figures to draw, to
-            which a sweep of learning rates adds its own; without one, all are headline tasks and every figure is tried.
-            The name of a quoted source ("paper", "published") reports on its numbers.
-        reference: a quoted source, whose points are drawn under the measured ones.
-        targets: accuracies in 0..1; the report says what each takes. None: those of the study file in the folder.
+        suite: the suite's name. A suite file of that name says which tasks are headline tasks (those whose mean is a
+            model's score) and which figures to draw; a sweep of learning rates adds its own figure. Without such a
+            file, all tasks are headline tasks and every figure is tried. The name of a quoted source ("paper",
+            "published") gives a report on its numbers.
+        reference: name of a quoted source whose points are drawn under the measured ones; None: no such points.
+        targets: accuracies in 0..1; the report says what it takes to reach each. None: those of the study file in the
+            folder.
         style: sizes of figures and of their text.
 
     Raises:
@@ -174,14 +180,22 @@ def build(
 
 
 def _title(findings: Findings, evidence: Evidence, figures: Sequence[RenderedFigure]) -> StudyTitle | None:
-    """Return the study's title: an answer to the question that the study was made for."""
+    """Return the study's title, an answer to the question that the study was made for; None if no question was
+    asked."""
     from bench.report.title import title_of
 
     return title_of(findings, figures=[figure.name for figure in figures], own=evidence.own_question)
 
 
 def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path, bytes]) -> None:
-    """Write a report's files in their order. Files of an earlier report in its own folders are removed."""
+    """Write a report's files in their order, and then remove those files of an earlier report that are not written
+    again.
+
+    Args:
+        folders: the report's folders of tables and figures. An earlier report's files in them are removed; other files
+            stay.
+        pages: path -> content of each file.
+    """
     from bench.core import files
     from bench.store import built, faults
 
@@ -199,8 +213,14 @@ def _replace(suite_directory: Path, folders: Sequence[Path], pages: Mapping[Path
 
 
 def measured(directory: Path, suite: str, reference: str | None) -> tuple[Evidence, dict[str, Evidence]]:
-    """Return the evidence from the records of a suite, and name of a figure -> evidence for each figure to try: the
-    suite's, or every figure there is."""
+    """Return the evidence (records, arranged for analysis) of a study, and name of a figure -> evidence to draw it
+    from. The figures are those that the suite names or, without a suite file, all that there are.
+
+    Args:
+        directory: folder of the study.
+        suite: name of the suite that it belongs to.
+        reference: name of a quoted source whose points are drawn under the measured ones; None: no such points.
+    """
     from bench.analysis import lr_sweep, study_data
 
     design = _design(suite)
@@ -228,7 +248,7 @@ def measured(directory: Path, suite: str, reference: str | None) -> tuple[Eviden
 
 
 def _design(suite: str) -> Any:
-    """Return the `Suite` of this name; None where there is none, as for a study under a name of its own."""
+    """Return the `Suite` of this name; None where no suite has it, as for a study under a name of its own."""
     return registry.load("suite", suite) if suite in registry.names("suite") else None
 
 
@@ -238,8 +258,9 @@ def _purpose(suite: str) -> str:
 
 
 def _questions(suite: str, evidence: Evidence) -> list[str] | None:
-    """Return the names of the questions to ask: those that the suite names, that of a sweep where one was made, and
-    those of plug-ins. None: all questions there are."""
+    """Return the names of the questions to ask: those that the suite names, the question on learning rates if these
+    were swept, and those of plug-ins. None (all questions there are) if there is no suite file, or if it names no
+    questions."""
     from bench.analysis import lr_sweep
 
     design = _design(suite)
@@ -250,7 +271,7 @@ def _questions(suite: str, evidence: Evidence) -> list[str] | None:
 
 
 def to_json(paths: ReportPaths) -> dict[str, Any]:
-    """Return the report's paths and findings as JSON types, for `--json`."""
+    """Return a report's paths and findings as JSON types, for `--json`."""
     listed = {name: [str(p) for p in getattr(paths, name)] for name in ("tables", "figures")}
     single = {name: str(getattr(paths, name)) for name in ("html", "markdown", "findings_json")}
     return {
@@ -264,7 +285,8 @@ def to_json(paths: ReportPaths) -> dict[str, Any]:
 
 
 def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
-    """Print what was found, in a few lines or (`verbose`) with every answer, reason and check; then where it is."""
+    """Print what a report found, in a few lines or (`verbose`) with every answer, its reasons and every check; then the
+    next step, and the path of the page."""
     from rich.text import Text
 
     from bench.analysis.table import clean
@@ -305,7 +327,7 @@ def say(paths: ReportPaths, console: Console, verbose: bool = False) -> None:
 
 
 def _say_rows(rows: Sequence[ConsoleRow], console: Console, *, short: bool) -> None:
-    """Print answers as a table; `short`: trends are printed without their ends."""
+    """Print answers as a table. `short`: print trends without the numbers at their ends."""
     from rich.table import Table
     from rich.text import Text
 
@@ -331,9 +353,13 @@ def _say_rows(rows: Sequence[ConsoleRow], console: Console, *, short: bool) -> N
 def _draw(
     wanted: Mapping[str, Evidence], style: Style, *, mark: str = ""
 ) -> tuple[list[RenderedFigure], list[tuple[str, str]], list[tuple[str, str]]]:
-    """Draw figures, each from its evidence. Return the figures, (title, reason) of those for which there is nothing to
-    draw, and (title, error) of those that fail: whatever is wrong with one figure's file, the rest of the report is
-    made."""
+    """Draw figures. Return (the figures; title and reason of each figure for which the evidence holds nothing; title
+    and error of each figure whose file raised an exception). No exception in one figure's file stops the report.
+
+    Args:
+        wanted: name of a figure -> the evidence to draw it from.
+        mark: words before every title and across every picture; "" for none.
+    """
     from bench.report.figures.figure import NothingToDraw, draw
 
     drawn: list[RenderedFigure] = []
@@ -356,7 +382,9 @@ def _draw(
 def _titled(
     figure: RenderedFigure, title: StudyTitle, evidence: Evidence, style: Style, *, mark: str
 ) -> RenderedFigure:
-    """Return the figure with the study's title in its files, which are looked at where no page shows the title."""
+    """Return `figure` with a second version of its picture, under the study's title (`RenderedFigure.titled`). Files
+    get this version, since they are also looked at where no page shows the title. `mark`: words across the picture; ""
+    for none."""
     from bench.report.figures.figure import draw
 
     drawn = registry.load("figure", figure.name)
@@ -367,8 +395,8 @@ def _titled(
 def _answer(
     findings: Findings, title: StudyTitle, evidence: Evidence, style: Style, *, mark: str = ""
 ) -> RenderedFigure | None:
-    """Return a picture of what the title says, for a study without a figure that shows it; None where the title's
-    finding cannot be drawn."""
+    """Return a picture of the finding that titles a study, for a study without a figure that shows it; None where that
+    finding cannot be drawn. `mark`: words across the picture; "" for none."""
     from bench.report.figures import _answer, _style
     from bench.report.figures.figure import NothingToDraw, render
 
@@ -383,16 +411,16 @@ def _answer(
 
 
 def _place(error: Exception, figure: str) -> str:
-    """Return the last line of a figure's file that an error passed through, wherever the file lies, as ", widths.py,
-    line 3"."""
+    """Return the line of a figure's file in which an exception was raised, or through which it passed last, as ",
+    widths.py, line 3"; "" if it passed no file of the name that `figure` has, in whatever folder."""
     file = f"{figure.replace('-', '_')}.py"
     passed = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).name == file]
     return f", {file}, line {passed[-1]}" if passed else ""
 
 
 def _data_kinds(records: Records) -> dict[str, str]:
-    """Return data set -> kind of its images ("photographs", "handwriting", "rendered"), for sets whose file can be
-    imported."""
+    """Return data set -> kind of its images ("photographs", "handwriting", "rendered"), for those data sets of the
+    records whose file can be imported."""
     scored = (score.data for record in records.records for horizon in record.horizons for score in horizon.scores)
     used = {DataName.parse(name).base for name in (*scored, *(record.cell.data for record in records.records))}
     kinds = {}

@@ -1,4 +1,4 @@
-"""The text of everything beside the findings: the paper's claims, scope, cost and validity checks."""
+"""The texts of a report beside its findings: claims of the ViT paper, limits, cost and validity checks."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from bench.report.text import Answer, usual_counts
 from bench.study import registry
 
 SIMULATED_FALSE, SIMULATED = 2, 200
-"""Of SIMULATED simulated studies without any difference, the reports of SIMULATED_FALSE said otherwise: reports.md in
-results/reference/coverage/."""
+"""In simulated studies without any difference between families, SIMULATED_FALSE of SIMULATED reports claimed one
+(results/reference/coverage/reports.md)."""
 
 # -- the paper's claims ----------------------------------------------------------------------------------------------
 
@@ -50,8 +50,18 @@ STATED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A claim of the paper with two verdicts and their numbers: `own` by these records, and `paper` by the paper's
-    Table 6. `own_key`: key of the answer that supports the first verdict."""
+    """A claim of the ViT paper with two verdicts, in words: one by this study's records, one by the paper's Table 6.
+
+    Attributes:
+        claim: the claim in one sentence.
+        where: the section of the paper that makes it.
+        own: the verdict by this study's records.
+        own_tone, paper_tone: tones of the verdicts, which select their symbols.
+        own_number: the number behind `own`; "" where no finding is about the claim.
+        own_key: key of the `Answer` behind `own`; "" where no finding is about the claim.
+        paper: the verdict by Table 6; "" where that has no numbers about the claim.
+        paper_number: the number behind `paper`, or why there is none; "" where nothing is to be said.
+    """
 
     claim: str
     where: str
@@ -65,7 +75,8 @@ class Judged:
 
 
 def claims(findings: Findings, answers: Sequence[Answer]) -> tuple[Judged, ...]:
-    """Return the paper's claims, tested with these records and with the paper's own Table 6."""
+    """Return the claims of the ViT paper, each judged by this study's records and by the paper's own Table 6.
+    `answers`: the texts of `findings.findings`, in the same order."""
     made = []
     for claim in findings.claims:
         made_by = registry.load("claim", claim.claim)
@@ -120,7 +131,8 @@ def _tone(judgement: Judgement) -> Tone:
 
 
 def shared_facts(findings: Findings) -> str:
-    """Return in words the facts common to all answers: interval levels, n, and training noise."""
+    """Return sentences on what all answers have in common: levels of intervals, n, and training noise. Without any
+    answer, they say why."""
     if not findings.findings:
         if not findings.completed:
             return "No run has been completed, so no question can be answered."
@@ -144,13 +156,14 @@ def shared_facts(findings: Findings) -> str:
 
 
 def _on(measure: str) -> str:
-    """Return in words which sets and tasks a measure is computed on, for measures other than the mean of the main
-    sets."""
+    """Return in words the data sets and tasks that a measure is computed on. The headline, the mean of the main tasks,
+    needs no such words."""
     return MEASURES.get(measure, "").removeprefix(", ") or Measure.parse(measure).text
 
 
 def limits(findings: Findings) -> tuple[str, ...]:
-    """Return sentences on the limits of the study."""
+    """Return sentences on the limits of a study: its range of compute, its images, noise, multiple comparisons and
+    methods."""
     scope = findings.scope
     if scope is None:
         return () if findings.completed else ("No model completed training.",)
@@ -222,7 +235,7 @@ def _method(scope: Scope, findings: Findings) -> str:
 
 
 def cost(spent: CostSummary) -> str:
-    """Return the cost in one sentence."""
+    """Return one sentence on what a study cost: time, training compute, core-days and energy."""
     if not spent.cells:
         return "No finished runs."
     parts = ", ".join(f"{part} {duration(seconds)}" for part, seconds in spent.seconds if seconds > 0)
@@ -236,7 +249,7 @@ def cost(spent: CostSummary) -> str:
 
 
 def _energy(spent: CostSummary) -> str:
-    """Return in words the energy of the cells for which it was measured; "" where it was measured for none."""
+    """Return in words the energy of those cells for which it was measured; "" where it was measured for none."""
     if spent.joules is None:
         return ""
     grams = spent.co2_grams
@@ -249,7 +262,8 @@ def _energy(spent: CostSummary) -> str:
 
 
 def warnings(findings: Findings) -> tuple[list[Words], list[Words]]:
-    """Return the results of validity checks in words: (warnings, notes)."""
+    """Return the results of the validity checks in words: (warnings, which weaken a conclusion; notes, which do
+    not)."""
     made: dict[Level, list[Words]] = {Level.WARNING: [], Level.NOTE: []}
     for result, words in said(findings.checks, published=findings.published):
         made[result.level].append(words)

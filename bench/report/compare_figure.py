@@ -1,4 +1,5 @@
-"""A picture of `vit-bench compare`: B minus A by task, their average, and the average at every level of compute."""
+"""A picture of `vit-bench compare`: accuracy of B minus accuracy of A, by task, on average, and at every level of
+compute."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ LETTERS_PER_INCH = 10  # letters of a title per inch of the figure's width
 
 
 def save(sides: SideBySide, path: Path, *, title: str) -> None:
-    """Draw a comparison into a .png, .svg or .pdf.
+    """Draw a comparison of two sides, A and B, and save it to `path`, a .png, .svg or .pdf.
 
     Raises:
         UserError: the file cannot be written.
@@ -38,8 +39,9 @@ def save(sides: SideBySide, path: Path, *, title: str) -> None:
 
 
 def draw(sides: SideBySide, *, title: str) -> Figure:
-    """Draw a row per task, those that are averaged first, and the average; if there are several levels of compute, a
-    second panel has one point for each. Points right of (above) zero are in favour of B; bars are intervals."""
+    """Return a figure of the differences B minus A: a row for each task that is averaged, one for the average, and one
+    for each other task. If there are several levels of compute, a second panel has the average at each of them. Points
+    right of (above) zero are in favour of B; bars are intervals."""
     rows = [*sides.tasks, sides.average, *sides.apart]
     several = len(sides.budgets) > 1
     figure = _style.figure(width=9.0 if several else 6.0, height=max(3.0, AROUND + ROW * len(rows)))
@@ -68,7 +70,8 @@ def draw(sides: SideBySide, *, title: str) -> Figure:
 
 
 def _bars(axes: Axes, contrasts: list[TaskDifference], places: object, *, upright: bool) -> None:
-    """Draw a point with its interval for each difference, in the colour of its verdict."""
+    """Draw each difference as a point with its interval, in the colour of its verdict. `places`: positions of the
+    points on the other axis; `upright`: differences are on the y axis, else on the x axis."""
     for contrast, place in zip(contrasts, places, strict=True):  # type: ignore[call-overload]
         value, ends = 100 * contrast.estimate, 100 * np.array([contrast.low, contrast.high])
         error, colour = abs(ends - value)[:, None], COLOURS.get(contrast.verdict, _style.GREY)

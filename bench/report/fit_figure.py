@@ -1,5 +1,5 @@
-"""Pictures of `vit-bench fit`: runs, and the law that predicts with its bands, also beyond the runs; and the record of
-its past predictions."""
+"""Pictures of `vit-bench fit`: runs, with the law that predicts and its bands, also beyond the runs; and how far past
+predictions were off."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ TITLE_SIZE, LETTERS = 12.0, 130.0  # of a title: points on the page; letters per
 
 
 def save(result: Mapping[str, Any], path: Path, *, style: Style = PAGE, record: bool = False) -> None:
-    """Draw an answer of `vit-bench fit` into a .png, .svg or .pdf: its laws (which need `Request.curves`), or, if
-    `record`, the record of its past predictions.
+    """Draw an answer of `vit-bench fit` and save it to `path`, a .png, .svg or .pdf.
+
+    Args:
+        result: the answer, of a request with `Request.curves`.
+        record: draw the errors of the law's past predictions instead of the laws. This needs no `curves`.
 
     Raises:
         UserError: the file cannot be written.
@@ -51,8 +54,9 @@ def save(result: Mapping[str, Any], path: Path, *, style: Style = PAGE, record: 
 
 
 def draw(result: Mapping[str, Any]) -> Figure:
-    """Draw one panel with a label at the end of every law. More than `MAX_TOGETHER` laws have a panel each, with the
-    others in grey; of more than `MAX_PANELS`, those with most runs are drawn."""
+    """Return a figure of the laws of an answer: one panel, with a label at the end of every law. More than
+    `MAX_TOGETHER` laws get a panel each, in which the other laws are grey; of more than `MAX_PANELS` laws, those with
+    most runs are drawn."""
     style, x, every = _style.current(), printable(result["x"][0]), result["fits"].items()
     shown = dict(sorted(every, key=lambda item: -len(item[1]["points"]["x"]))[:MAX_PANELS])
     together, laws = len(every) <= MAX_TOGETHER, list(shown.values())
@@ -99,7 +103,8 @@ def draw(result: Mapping[str, Any]) -> Figure:
 
 
 def _law(axes: Axes, answer: Mapping[str, Any], look: tuple[str, str], scale: float) -> None:
-    """Draw runs (held-out ones hollow) and the law with its bands, dashed and lighter beyond the runs."""
+    """Draw the runs of one law (held-out runs hollow) and the law with its bands, dashed and lighter beyond the runs.
+    `look`: (colour, marker); `scale`: units of x per unit of the axis."""
     colour, marker = look
     curve = answer["curve"]
     x, y, beyond = np.array(curve["x"]), scale * np.array(curve["y"]), np.array(curve["beyond"])
@@ -115,8 +120,8 @@ def _law(axes: Axes, answer: Mapping[str, Any], look: tuple[str, str], scale: fl
 
 
 def _scales(axes: Axes, laws: Sequence[Mapping[str, Any]], scale: float, *, sparse: bool) -> None:
-    """Set the axes' limits around runs and laws; bands may exceed them. `sparse`: x has numbers only at powers of
-    ten."""
+    """Set the limits of both axes around runs and laws; bands may go beyond them. `scale`: units of x per unit of the
+    axis; `sparse`: x gets numbers only at powers of ten."""
     parts = [law[kind] for law in laws for kind in ("points", "held", "curve")]
     x, y = ([value for part in parts for value in part[name]] for name in "xy")
     low, high = scale * min(y), scale * max(y)
@@ -129,7 +134,8 @@ def _scales(axes: Axes, laws: Sequence[Mapping[str, Any]], scale: float, *, spar
 
 
 def _signs(laws: Sequence[Mapping[str, Any]], x: str) -> list[Any]:
-    """Return the legend's entries, which explain lines, bands, hollow markers and numbers."""
+    """Return the legend's entries, which explain lines, bands, hollow markers and numbers. `x`: name of the laws'
+    input."""
     (faint, dark), level = (opacity for _, opacity in BANDS), f"{laws[0]['level']:.0%} interval"
     ends, by = {law["card"]["x_range"][1] for law in laws}, {tuple(law["predicted_by"]) for law in laws}
     beyond = f" ({x} > {compact(ends.pop(), 3)})" if len(ends) == 1 else ""
@@ -147,10 +153,10 @@ def _signs(laws: Sequence[Mapping[str, Any]], x: str) -> list[Any]:
 
 
 def _label_ends(axes: Axes, ends: Sequence[tuple[tuple[float, float], str, Any]]) -> None:
-    """Write labels to the right of a panel, none over another, each joined to the end of its curve.
+    """Write labels to the right of a panel, none over another, each joined to the end of its curve by a line.
 
     Args:
-        ends: ((x, y) in data coordinates, text, colour).
+        ends: ((x, y) of the curve's end in data coordinates, text, colour) of each label.
     """
     ordered = sorted(ends, key=lambda end: -end[0][1])
     labels = [
@@ -176,8 +182,8 @@ def _label_ends(axes: Axes, ends: Sequence[tuple[tuple[float, float], str, Any]]
 
 
 def draw_record(result: Mapping[str, Any]) -> Figure:
-    """Draw the errors of past predictions against how far beyond the data they were: one panel per group, with one line
-    per origin (the end of the data that a prediction was made from)."""
+    """Return a figure of the errors of past predictions, against how far beyond the data they reached: one panel per
+    group of runs, with one line per origin (the end of the data that predictions were made from)."""
     fits = result["fits"]
     figure = _style.figure(height=3.4 * len(fits), width=8.0)
     for axes, (name, answer) in zip(figure.subplots(len(fits), squeeze=False).flat, fits.items(), strict=True):

@@ -1,4 +1,4 @@
-"""The fitted laws of a study: as data for fits.json and the figure, and as labelled text for the page."""
+"""The scaling laws fitted to a study: as data for fits.json and the figure, and as labelled text for the page."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ AXES: dict[str, str] = {Axis.COMPUTE: "compute", Axis.IMAGES: "distinct images"}
 
 
 def cards(evidence: Evidence) -> list[dict[str, Any]]:
-    """Return one dictionary per family and axis that allow a law, with numbers rounded.
+    """Return one dictionary for each family and axis that a law could be fitted to, with numbers rounded.
 
-    Keys: family, axis ("compute" in FLOP or "images"), measure, y (what is fitted), card (see `Fit.card`), level,
-    parameters ({name: {value, within: [low, high]}}), forms_tried, forms (their weights), over_forms ({slope, floor,
-    exponent: {value, low, high}}; the slope at x = slope_at), frontier ({x, error} per point, corrected), runs (the
-    same of what was fitted, one per seed), selection_bias (mean correction for choosing the best), lack_of_fit (p and
-    largest deviation from group means; None where nothing was repeated), warnings, curve ({x, y, within, total,
-    beyond}).
+    Keys: family, axis ("compute" in FLOP or "images"), measure, y (what is fitted), card (see `Fit.card`), level (of
+    intervals), parameters ({name: {value, within: [low, high]}}), forms_tried, forms (their weights), over_forms
+    ({slope, floor, exponent: {value, low, high}}; the slope at x = slope_at), frontier ({x, error} of each best point,
+    corrected for being chosen as best), runs ({x, error} of each run that was fitted, one per seed), selection_bias
+    (mean correction for choosing the best), lack_of_fit (p-value, and largest deviation from group means; None where
+    nothing was repeated), warnings, curve ({x, y, within, total, beyond}: y of the law, its two intervals, and whether
+    x is beyond the runs).
     """
     if not evidence.headline:
         return []
@@ -48,7 +49,7 @@ def _cards(evidence: Evidence) -> tuple[dict[str, Any], ...]:
 
 
 def missing(evidence: Evidence) -> list[str]:
-    """Return sentences on which family has no law on which axis, and why."""
+    """Return a sentence for each family and axis without a law, which says why there is none."""
     if not evidence.headline:
         return []
     return [
@@ -57,7 +58,7 @@ def missing(evidence: Evidence) -> list[str]:
 
 
 def rounded(value: Any, digits: int) -> Any:
-    """Return a value as JSON types, with numbers rounded to so many significant digits; a number that is not finite
+    """Return a value as JSON types, with numbers rounded to `digits` significant digits. A number that is not finite
     becomes None."""
     if isinstance(value, Mapping):
         return {str(key): rounded(item, digits) for key, item in value.items()}
@@ -104,7 +105,7 @@ def _card(evidence: Evidence, law: Law) -> dict[str, Any]:
 
 
 def _warnings(evidence: Evidence, law: Law) -> list[str]:
-    """Return sentences on why this law is worth less than it looks."""
+    """Return sentences on why a law is less reliable than it looks."""
     repeated = any(len(p.seeds) > 1 for p in law.points)
     most = max(p.epochs for p in law.points)
     repeats = law.axis == Axis.COMPUTE and most > MAX_EPOCHS and not evidence.published
@@ -139,7 +140,7 @@ def heading(card: Mapping[str, Any]) -> str:
 
 
 def facts(card: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return (label, text) of everything on a card."""
+    """Return (label, text) of every fact on a law, given as `cards` returns it."""
     fit = card["card"]
     parameters = [
         f"{name} is not determined"

@@ -1,9 +1,9 @@
-"""Studies on the Hugging Face hub: `vit-bench report --to hub:ORG/NAME` pushes one as a data set, and
-`vit-bench compare hub:ORG/NAME results/mine` reads one.
+"""Studies on the Hugging Face hub: `vit-bench report --to hub:ORG/NAME` publishes a study as a data set, and `vit-bench
+compare hub:ORG/NAME results/mine` reads it.
 
-A data set holds the records, the page with its figures and tables, the runs as CSV and a card. Records are read, what
-is private is taken out of them, and everything else is built anew from what is left (`bench.report.private`). Photos of
-the user's own set stay at home unless they are asked for.
+The data set holds the records, the page with its figures and tables, the runs as CSV and a card. To publish a study,
+records are read, what is private is taken out of them (`bench.report.private`), and everything else is built anew from
+what is left. Photos of a data set of the user's own are left out unless the user asks for them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ MOST_ANSWERS = 12  # answers on the card, at most
 
 
 def accepts(name: str) -> bool:
-    """Return whether a name is that of a study on the hub."""
+    """Return whether a name stands for a study on the hub."""
     return name.startswith(PREFIX)
 
 
 def repository(name: str) -> tuple[str, str | None]:
-    """Parse "hub:ORG/NAME@REVISION" into ("ORG/NAME", "REVISION").
+    """Parse "hub:ORG/NAME@REVISION" into ("ORG/NAME", "REVISION"); None instead of "REVISION" if the name has none.
 
     Raises:
         UserError: the name has another form.
@@ -59,10 +59,15 @@ def repository(name: str) -> tuple[str, str | None]:
 
 
 def prepare(study: Path, target: Path, *, suite: str, repo: str, photos: bool = False) -> int:
-    """Write what is published of a study to a new folder. Return how many records it holds.
+    """Write those files of a study that are published to a new folder, without what is private. Return how many records
+    it holds.
 
     Args:
-        photos: keep the small photos that records of suite `adapt` hold.
+        study: folder of the study.
+        target: the new folder.
+        suite: name of the study's suite.
+        repo: "ORG/NAME" of the data set on the hub, for its card.
+        photos: keep the small photos that records of the suite `adapt` hold.
 
     Raises:
         UserError: there are no records; a model's or a data set's name, or any file, holds something private.
@@ -109,23 +114,23 @@ def _asked(study: Path) -> dict[str, Any]:
 
 
 def _folders(asked: Mapping[str, Any]) -> list[Path]:
-    """Return the folders that a study file names by absolute paths."""
+    """Return the folders that a study file (`asked`: its options) names by absolute paths."""
     values = [asked.get(name) for name in HERE]
     flat = [one for value in values for one in (value if isinstance(value, list) else [value])]
     return [Path(one) for one in flat if isinstance(one, str) and os.path.isabs(one)]
 
 
 def _study_file(said: Mapping[str, Any]) -> str:
-    """Return the text of a study file with these options."""
+    """Return the text of a study file that has these options."""
     tables = {name: tuple(value.items()) for name, value in said.items() if isinstance(value, dict)}
     return option.to_toml({**said, **tables}, options.RUN, always=("suite", "scale"))
 
 
 def _clean(body: dict[str, Any], known: private.PrivateWords, *, photos: bool) -> dict[str, Any]:
-    """Return a record without what is private. `photos`: whether to keep its small photos.
+    """Return a record, given as JSON, without what is private. `photos`: whether to keep its small photos.
 
     Raises:
-        UserError: a field by which the record is found holds something private.
+        UserError: a field that identifies the record, such as the model's name, holds something private.
     """
 
     def cleaned(value: Any, key: str) -> Any:
@@ -145,7 +150,16 @@ def _clean(body: dict[str, Any], known: private.PrivateWords, *, photos: bool) -
 
 
 def card(made: Any, folder: Path, *, suite: str, repo: str, runs: int) -> str:
-    """Return the card of a data set of the hub: what the study says, what the data set holds, and how it is used."""
+    """Return the card (README.md) of a study's data set on the hub: what the study found, what the data set holds, and
+    how it is used.
+
+    Args:
+        made: the report's `ReportPaths`.
+        folder: the folder that is published.
+        suite: name of the study's suite.
+        repo: "ORG/NAME" of the data set.
+        runs: number of records.
+    """
     from bench.report import text
 
     tables = sorted(path.name for path in (folder / "csv").glob("*.csv"))
@@ -201,15 +215,19 @@ def _quoted(title: str) -> str:
 
 
 def push(study: Path, name: str, *, suite: str, only_private: bool = False, photos: bool = False) -> tuple[str, int]:
-    """Publish a study as a data set of the hub. Return its address, and how many records it holds.
+    """Publish a study as a data set on the hub. Return its address, and how many records it holds.
 
-    The user's right to push is checked first, since the page takes half a minute to build.
+    The user's right to push is checked first, since building the page takes half a minute.
 
     Args:
-        only_private: whether a new data set is made private; one that exists stays as it is.
+        study: folder of the study.
+        name: "hub:ORG/NAME".
+        suite: name of the study's suite.
+        only_private: make the data set private if it is new; one that exists stays as it is.
+        photos: keep the small photos that records of the suite `adapt` hold.
 
     Raises:
-        UserError: as `prepare`; the hub refuses, or the data set holds something else.
+        UserError: as in `prepare`; or the hub refuses; or the data set exists and holds no study.
     """
     from huggingface_hub import HfApi
 
@@ -242,10 +260,11 @@ def push(study: Path, name: str, *, suite: str, only_private: bool = False, phot
 
 
 def fetch(name: str, *, files: Sequence[str] = READ) -> Path:
-    """Fetch a published study from the hub, or from its cache. Return its folder.
+    """Fetch a published study from the hub, or from the cache of earlier downloads. Return its folder.
 
     Args:
-        files: patterns of the files that are fetched.
+        name: "hub:ORG/NAME" or "hub:ORG/NAME@REVISION".
+        files: patterns of the files to fetch.
 
     Raises:
         UserError: there is no such study, or it cannot be fetched.

@@ -1,4 +1,5 @@
-"""Figures of the inside of a study's models: `bench.report --cell` writes them, and the report reads and shows them."""
+"""Figures of the inside of a study's trained networks (filters, attention, …): `bench.report --cell` writes them, and
+reports read and show them."""
 
 from __future__ import annotations
 
@@ -27,11 +28,14 @@ KEPT = ("name", "title", "caption", "alt", "width")  # fields in the list of a f
 
 
 def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str, name: str = "", mark: str = "") -> list[Path]:
-    """Write PNG, SVG and CSV of every drawing, and last the list of them. Return the paths of the PNGs.
+    """Write PNG, SVG and CSV of every drawing and then, as JSON, the list of these figures. Return the paths of the
+    PNGs.
 
     Args:
-        name: name of the files; "": the model's.
-        mark: words to write before each title, and across the picture.
+        drawings: kind of figure (a key of `TITLES`) -> its drawing.
+        model: name of the model, for the titles.
+        name: beginning of the files' names; "": the model's name.
+        mark: words before each title and across the picture; "" for none.
 
     Raises:
         UserError: the folder cannot be written.
@@ -52,10 +56,10 @@ def write(folder: Path, drawings: Mapping[str, Drawing], *, model: str, name: st
 
 
 def read(study: Path) -> list[RenderedFigure]:
-    """Read every figure of this kind in a study's folder, in order of the models' names.
+    """Return the figures that `write` left in a study's folder, in the order of the models' names.
 
     Raises:
-        UserError: a figure that is listed is not there, or is damaged.
+        UserError: a figure on a list is missing or damaged.
     """
     figures = []
     for path in sorted((study / INSPECTED).glob("*.json")):

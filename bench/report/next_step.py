@@ -1,4 +1,5 @@
-"""The one next step that a report recommends, with its command and its price; and what the report does not show."""
+"""The one step that a report recommends next, with its command and its cost; and the sentence on what the report does
+not show."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ MAIN_SUITE = "scaling"
 LARGER = {"cpu": "gpu", "gpu": "paper"}
 """Scale -> the next larger one."""
 DEVICES = {"gpu": "H100", "paper": "8xH100"}
-"""Devices that a plan of a scale is made for."""
+"""Scale -> the devices that the recommended plan is priced for."""
 PLANNED = "a minute, without training"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NextStep:
-    """What to do after reading a report: a sentence, a command, and what that takes."""
+    """What a reader may do after a report: a sentence, a command, and how long that takes (`price`)."""
 
     text: str
     command: str
@@ -37,13 +38,14 @@ class NextStep:
 
 
 def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *, study: str, check: bool) -> NextStep:
-    """Return the most useful step after a study, by rules that are tried in order: finish it, go on from its check of
-    the pipeline, use what it chose, widen a sweep that ends too early, repeat every training, add seeds where an answer
-    is near, or price a larger study.
+    """Return the most useful step after a study, by rules that are tried in order, mainly: run the missing cells; after
+    a check of the pipeline, run the main study; use the best model of an adaptation; after a ladder, see
+    `_ladder_step`; widen a sweep of learning rates whose best lies at its end; use the best learning rate; repeat
+    trainings with more seeds; price a larger study.
 
     Args:
-        leading: the finding that titles the report.
-        study: how a command names the study: `--suite NAME`, or a study file.
+        leading: the finding that titles the report; None without a title.
+        study: the words by which a command names the study: `--suite NAME`, or a study file.
         check: whether the suite only checks the pipeline.
     """
     run = f"vit-bench run {study}"
@@ -90,9 +92,14 @@ def next_step(evidence: Evidence, findings: Findings, leading: Finding | None, *
 
 
 def _ladder_step(f: Finding, evidence: Evidence, study: str) -> NextStep:
-    """Return the next step after a ladder: more seeds where they may decide; else a budget above the highest, which
-    shows whether the forecast holds. A sweep of learning rates is never proposed, since it would end that the baseline
-    and all changes were tuned alike."""
+    """Return the next step after a ladder (the gain of changes at growing budgets): more seeds if they may decide the
+    answer, else one more budget above the highest, which shows whether the forecast holds. A sweep of learning rates is
+    never proposed: it would be for one model, and the baseline and all changes are to be tuned alike.
+
+    Args:
+        f: the answer on one change.
+        study: the words by which a command names the study.
+    """
     from bench.analysis import wording
     from bench.questions.change_survives_scale import RungGain, Survival
 
@@ -130,8 +137,8 @@ def _missing(evidence: Evidence) -> tuple[str, ...]:
 
 
 def _seconds(evidence: Evidence, names: tuple[str, ...]) -> float:
-    """Return the seconds of one worker that these cells take: as planned where a plan is kept, else as the mean of the
-    study's finished runs."""
+    """Return how many seconds these cells take one worker: as planned if the study keeps a plan, else as long as its
+    finished runs took on average."""
     taken = [r.cost.seconds.total for r in evidence.records.records if r.cost.seconds.total]
     usual = math.fsum(taken) / len(taken) if taken else 0.0
     plans = evidence.records.plans.cells
@@ -147,8 +154,9 @@ def _took(seconds: float) -> str:
 
 
 def _more_seeds(evidence: Evidence, findings: Findings, run: str) -> NextStep | None:
-    """Return the step to add seeds: a second one where every network was trained once, else as many as may settle the
-    first open answer. None where nothing is open, or where it would take too many."""
+    """Return the step to train with more seeds: with a second one if every network was trained once, else with as many
+    as may settle the first inconclusive answer. None if all answers are decided, or if too many seeds would be needed.
+    `run`: the command that runs the study."""
     records = evidence.records.records
     seeds = _num_seeds(evidence)
     each = math.fsum(r.cost.seconds.total or 0.0 for r in records) / max(1, seeds)
@@ -170,8 +178,9 @@ def _more_seeds(evidence: Evidence, findings: Findings, run: str) -> NextStep | 
 
 
 def _seeds_for(f: Finding, seeds: int) -> int | None:
-    """Return the number of seeds with which the interval would allow only one answer, if the estimate stayed the same
-    and all chance came from seeds. None where that takes too many, or is not known."""
+    """Return how many seeds would make the interval of an inconclusive finding exclude "no difference", if the estimate
+    stayed the same and all noise came from seeds. None if that takes more than `MAX_MORE_SEEDS` times as many, or
+    cannot be known. `seeds`: the study's number of seeds."""
     if f.estimate is None or f.low is None or f.high is None:
         return None
     off = abs(f.estimate - (f.unit == Unit.TIMES))
@@ -189,7 +198,7 @@ def _larger(evidence: Evidence, run: str) -> NextStep:
 
 
 def not_shown(findings: Findings) -> str:
-    """Return one sentence on what the report cannot be quoted for."""
+    """Return one sentence on what the report says nothing about: larger models, more compute, other images."""
     scope = findings.scope
     if findings.published:
         return (

@@ -1,4 +1,5 @@
-"""The report as one self-contained HTML file (no network, light and dark, phone and paper) and as Markdown."""
+"""The report as one self-contained HTML file (which needs no network, and suits light and dark screens, phones and
+paper) and as Markdown."""
 
 from __future__ import annotations
 
@@ -79,15 +80,16 @@ def content(
     asked: str = "",
     mark: str = "",
 ) -> dict[str, Any]:
-    """Return everything that a reader sees, under the names that the templates use.
+    """Return everything that a reader sees: name in the templates -> value.
 
     Args:
+        not_drawn: (title, reason) of each figure that could not be drawn.
         check: whether the suite only checks the pipeline.
-        chosen: the study's title, whose figure is the first on the page; None: it has none.
+        chosen: the study's title, whose figure is the first on the page; None: the study has no title.
         traces: files of torch.profiler, relative to the page.
         links: text -> file beside the page, shown below the title.
-        asked: the study file beside the page that says more than the suite; "" where there is none.
-        mark: a sentence that numbers mean nothing; "" where they mean something.
+        asked: name of the study file beside the page, if it has options that the suite's name does not imply; else "".
+        mark: a sentence which says that the numbers mean nothing (of a rehearsal); "" where they mean something.
     """
     answers = text.answers(findings)
     warnings, notes = caveats.warnings(findings)
@@ -129,7 +131,8 @@ def content(
 def _heading(
     evidence: Evidence, findings: Findings, chosen: StudyTitle | None, *, check: bool, mark: str
 ) -> dict[str, Any]:
-    """Return the title, and the lines below it: the question, how much was run, and on which machine."""
+    """Return the title, and the lines below it, by their names in the templates: the question, how much was run, and on
+    which machine. Arguments are those of `content`."""
     study = f"{TITLES.get(evidence.suite, evidence.suite[:1].upper() + evidence.suite[1:])} study"
     works, verdict = pipeline(evidence)
     checked = f"{verdict} The numbers of this suite mean nothing." if check else ""
@@ -151,8 +154,8 @@ def _heading(
 
 
 def _figures(figures: Sequence[RenderedFigure], chosen: StudyTitle | None) -> dict[str, Any]:
-    """Return the leading figure and the others. The leading one is that of the title, and then has the title as its
-    own; else it is the first."""
+    """Return the leading figure and the others, by their names in the templates. The leading figure is the one that
+    shows what the study's title (`chosen`) says, and gets that title; without a title, the first figure leads."""
     lead = next((figure for figure in figures if chosen and figure.name == chosen.figure), None)
     lead = lead or (figures[0] if figures else None)
     return {
@@ -163,7 +166,8 @@ def _figures(figures: Sequence[RenderedFigure], chosen: StudyTitle | None) -> di
 
 
 def _commands(evidence: Evidence, asked: str) -> tuple[str, ...]:
-    """Return the commands that make the study (unless its numbers are quoted) and the report."""
+    """Return the commands that reproduce the study (except if its numbers are quoted) and the report. `asked`: a study
+    file; "" if the suite's name suffices."""
     quoted = f" --reference {evidence.reference.suite}" if evidence.reference else ""
     run = () if evidence.published else (f"python -m bench.run {asked or f'--suite {evidence.suite}'}",)
     of = asked if evidence.records.rehearsal else f"--suite {evidence.suite}"  # its folder has another name
@@ -171,7 +175,7 @@ def _commands(evidence: Evidence, asked: str) -> tuple[str, ...]:
 
 
 def html(shown: Mapping[str, Any]) -> str:
-    """Return the page as HTML. Equal content gives equal text."""
+    """Return the page as HTML. `shown`: what `content` returned; equal content gives equal text."""
     environment = _environment(autoescape=True)
     environment.filters["unbroken"] = _unbroken
     environment.filters["short"] = _short
@@ -209,8 +213,8 @@ def html(shown: Mapping[str, Any]) -> str:
 
 
 def report_md(shown: Mapping[str, Any]) -> str:
-    """Return the text of report.md: figures and tables are linked, not embedded; reasons and captions are in the
-    page."""
+    """Return the text of report.md, which links figures and tables and leaves reasons and captions to the page.
+    `shown`: what `content` returned."""
     environment = _environment(autoescape=False)
     environment.filters["once"] = _once
     environment.filters["md"] = lambda value: markdown(str(value))
@@ -223,7 +227,7 @@ def report_md(shown: Mapping[str, Any]) -> str:
 
 
 def _merged(tables: Iterable[text.Glance]) -> list[text.Glance]:
-    """Merge tables that have the same heading and columns into one."""
+    """Return the tables, with those that have the same heading and columns merged into one."""
     merged: dict[tuple[str, ...], text.Glance] = {}
     for table in tables:
         key = (table.heading, *table.columns)
@@ -232,12 +236,13 @@ def _merged(tables: Iterable[text.Glance]) -> list[text.Glance]:
 
 
 def _alike(facts: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Join facts with equal values: (names of all of them, value)."""
+    """Return facts, (name, value) each, with those of equal value joined: (all of their names, value)."""
     return [(", ".join(names), value) for value, names in by_key((value, name) for name, value in facts).items()]
 
 
 def _once(results: Sequence[Words]) -> list[str]:
-    """Return results of checks in words; the rule behind several results is stated only at the first."""
+    """Return results of validity checks as texts. Where several results share a rule, only the first of them states
+    it."""
     first = {words.rule: nth for nth, words in reversed(list(enumerate(results)))}
     return [str(words) if first[words.rule] == nth else words.without_rule for nth, words in enumerate(results)]
 
@@ -254,8 +259,8 @@ def _environment(*, autoescape: bool) -> Environment:
 
 
 def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> dict[str, Any]:
-    """Return a figure as the page shows it: its SVG with ids of its own, and points linked to the runs behind them.
-    `number`: group of cells -> its number on the page."""
+    """Return a figure under the names that the template uses, among them its SVG, whose points link to the runs behind
+    them. `number`: group of cells -> its number on the page."""
     stacked = figure.stacked
     return {
         "name": figure.name,
@@ -278,7 +283,8 @@ def _picture(figure: RenderedFigure, number: Mapping[tuple[str, ...], int]) -> d
 
 
 def _inline(figure: RenderedFigure, number: Mapping[tuple[str, ...], int], prefix: str) -> Markup:
-    """Return a figure's SVG for the page; all of its ids begin with `prefix`, so that no two figures share any."""
+    """Return a figure's SVG for the page. All of its ids begin with `prefix`, so that no two figures share an id.
+    `number`: group of cells -> its number on the page, which links of points refer to."""
     drawn = figure.svg[figure.svg.index("<svg") :]
     drawn = SVG_NAME.sub(f"{prefix}-", SVG_GROUP.sub("<g>", SVG_TOGGLE.sub(_toggle, drawn)))
     drawn = SVG_CELL_LINK.sub(lambda match: f'xlink:href="#runs-{number[figure.cells[int(match[1])]]}"', drawn)
@@ -287,7 +293,8 @@ def _inline(figure: RenderedFigure, number: Mapping[tuple[str, ...], int], prefi
 
 
 def _toggle(match: re.Match[str]) -> str:
-    """Return the tag of a name in a picture that hides what is drawn in its colour; report.js makes it a button."""
+    """Return the SVG tag of a name that hides and shows what is drawn in its colour when it is clicked; report.js makes
+    it a button. `match`: the tag as `_style.name_toggles` wrote it, with groups for colour and name."""
     name = " ".join(clean(unquote(match[2])).split())
     return f'<g class="toggle" data-colour="#{match[1]}" data-name="{escape(name)}">'
 
@@ -319,7 +326,8 @@ def _cell(column: Column, value: Any, *, bold: bool) -> dict[str, Any]:
 
 
 def pipeline(evidence: Evidence) -> tuple[bool, str]:
-    """Return whether every cell that was asked for has a result, and a sentence that says so."""
+    """Return (whether the pipeline works, a sentence that says so). It works if there are results and no cell (run)
+    failed, is damaged or cannot be run; cells that are left for another run do not matter."""
     records = evidence.records
     lost = sum(r.status != "complete" for r in records.records)
     refused = records.wanted.refused.keys() & set(records.never_started) if records.wanted else ()
@@ -339,7 +347,7 @@ def pipeline(evidence: Evidence) -> tuple[bool, str]:
 
 
 def coverage(evidence: Evidence) -> str:
-    """Return in words how many cells of the grid are done, and what happened to the others."""
+    """Return in words how many cells (runs) of the study's grid are done, and what happened to the others."""
     records = evidence.records
     if evidence.published:
         return caveats.quoted(len({r.model.name for r in records.records}), evidence.source)
@@ -367,7 +375,7 @@ def coverage(evidence: Evidence) -> str:
 
 
 def images(findings: Findings) -> str:
-    """Return a sentence on the images that were trained on; "" where nothing was trained."""
+    """Return a sentence on the images that the study's models were trained on; "" if none was trained."""
     scope = findings.scope
     if findings.published or scope is None or not scope.upstream or not scope.flops:
         return ""
@@ -377,7 +385,7 @@ def images(findings: Findings) -> str:
 
 
 def machine(records: Sequence[Record]) -> str:
-    """Return hardware, threads, precision and dates in one line; "" where nothing was run here."""
+    """Return hardware, threads, precision and dates of the runs in one line; "" where nothing was run here."""
     hardware = _distinct(records, "environment.accelerator") or _distinct(records, "environment.cpu")
     threads = [plural(int(n), "thread") for n in _distinct(records, "execution.threads")]
     days = sorted({day[:10] for end in ("time_start", "time_end") for day in _distinct(records, f"environment.{end}")})
@@ -388,7 +396,8 @@ def machine(records: Sequence[Record]) -> str:
 
 
 def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
-    """Return (label, text) on where the numbers come from: software, hardware, data. All distinct values are listed."""
+    """Return (label, text) on where the numbers come from: software, hardware, data. Where runs differ, the text lists
+    all values."""
     records = evidence.records.records
     rows = [
         (label, "; ".join(values))
@@ -406,7 +415,8 @@ def provenance(evidence: Evidence) -> tuple[tuple[str, str], ...]:
 
 
 def _distinct(records: Sequence[Record], path: str) -> list[str]:
-    """Return the distinct values of an attribute of records, such as "environment.torch"."""
+    """Return the distinct values, as text, of an attribute of records, given by its path such as "environment.torch";
+    missing values are left out."""
     value_of = operator.attrgetter(path)
     return sorted({str(value) for record in records if (value := value_of(record)) not in (None, "")})
 
@@ -423,7 +433,7 @@ def _images(data: DataFacts) -> str:
 
 
 def _unbroken(text: str) -> Markup:
-    """Return a text whose intervals and units are never broken over two lines."""
+    """Return a text as HTML in which no line breaks inside an interval or before a percent sign."""
     return Markup("").join(map(_on_one_line, parts_of(text)))
 
 
@@ -434,7 +444,7 @@ def _on_one_line(part: str) -> Markup:
 
 
 def _short(title: str, others: str) -> Markup:
-    """Return a title as HTML. A narrow page hides its end, `others`, which tables of the page state too."""
+    """Return a title as HTML. On a narrow page its end, `others`, is hidden, since tables of the page say the same."""
     parts = list(parts_of(title))
     ends = [parts.pop()] if others else []
     made, last = ("".join(map(str, map(_on_one_line, some))) for some in (parts, ends))

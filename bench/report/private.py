@@ -1,7 +1,7 @@
-"""What a published study must not hold: names of its user and machine, paths, keys.
+"""Keeps private text out of a published study: names of its user and machine, paths, keys.
 
-Two steps, and the second does not trust the first: `without` takes private text out of a string, and `check` reads
-every file that is about to leave and refuses it where anything private is left.
+There are two steps, and the second does not rely on the first: `without` removes private text from a string, and
+`check` reads every file that is about to be published and refuses it if anything private is left.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.core.errors import UserError
 
 REMOVED = "[removed]"
 EVERYBODYS = frozenset(("root", "user", "users", "ubuntu", "admin", "runner", "home", "localhost", "nobody"))
-MIN_NAME, MIN_SECRET = 3, 6  # least letters of a name, and of a key, that is looked for
+MIN_NAME, MIN_SECRET = 3, 6  # fewest letters of a name, and of a key; shorter ones are not searched for
 USERS = ("USER", "LOGNAME", "USERNAME", "SUDO_USER")
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|AUTH", re.IGNORECASE)
 KEYS = re.compile(
@@ -36,9 +36,9 @@ class PrivateWords:
     """Text that says where and by whom a study was run.
 
     Attributes:
-        names: names of the user and the machine; they count where they stand alone.
-        secrets: value of an environment variable that is a key -> the variable's name.
-        folders: folders of this machine.
+        names: names of the user and the machine; only whole words count as such a name.
+        secrets: value of each environment variable that holds a key -> the variable's name.
+        folders: folders of this machine, such as the user's home.
     """
 
     names: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class PrivateWords:
         return re.compile(rf"(?<![\w-])(?:{words})(?![\w-])", re.IGNORECASE) if words else None
 
     def without(self, text: str) -> str:
-        """Return the text without what is private; of a path, the last part is kept."""
+        """Return the text without what is private; the last part of a path is kept."""
         for value in self.secrets:
             text = text.replace(value, REMOVED)
         text = KEYS.sub(REMOVED, text)
@@ -61,10 +61,11 @@ class PrivateWords:
         return self._alone.sub(REMOVED, text) if self._alone else text
 
     def found_in(self, text: str, *, prose: bool) -> str:
-        """Return in words what is private in a text; "" where nothing is.
+        """Return in words the first private thing in a text, such as "a key"; "" if there is none.
 
         Args:
-            prose: whether the text holds more than sentences and numbers of this project, so that names count too.
+            prose: whether names of user and machine count too; false for texts such as SVG or HTML, in which a name may
+                occur by chance.
         """
         for value, variable in self.secrets.items():
             if value in text:
@@ -82,10 +83,10 @@ class PrivateWords:
 
 
 def of_this_machine(folders: Iterable[Path] = ()) -> PrivateWords:
-    """Return what is private on this machine, from the environment, the system, and the user's folders.
+    """Return what is private on this machine: names, keys and folders, from the environment and the system.
 
     Args:
-        folders: further folders, such as those of results and images.
+        folders: further private folders, such as those of results and images.
     """
     named = {os.environ.get(variable, "") for variable in USERS}
     with contextlib.suppress(OSError, KeyError, ImportError):
@@ -105,7 +106,7 @@ def of_this_machine(folders: Iterable[Path] = ()) -> PrivateWords:
 
 
 def check(folder: Path, private: PrivateWords) -> None:
-    """Refuse a folder that holds something private in any of its files.
+    """Read every file in a folder, and raise if any of them holds something private.
 
     Raises:
         UserError: a file holds something private; the message says which file, and what.

@@ -1,4 +1,5 @@
-"""The records behind the points of figures, as the page shows them when a point is clicked."""
+"""The records (results of training runs) behind the points of figures, as the page shows them when a point is
+clicked."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ HEADS = ("Images seen", "Epochs", "Training FLOPs", "Core-days", "Images/s", "Tr
 
 
 def records(evidence: Evidence, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return name of a cell -> its facts and scores, {"facts": [(label, text)], "columns": [heading], "rows":
-    [[text]]}, for the first `MAX_RECORDS` of these cells."""
+    """Return the facts and scores of the first `MAX_RECORDS` of these cells: name of a cell -> {"facts": [(label,
+    text)], "columns": [heading], "rows": [[text]]}."""
     shown = names[:MAX_RECORDS]
     means = _means(evidence, set(shown))
     measures = sorted({measure for scores in means.values() for measure in scores})
@@ -59,7 +60,7 @@ def records(evidence: Evidence, names: Sequence[str]) -> dict[str, dict[str, Any
 
 
 def facts(record: Record) -> list[str]:
-    """Return a record's facts as texts, in the order of `LABELS`; "" for those that it does not hold."""
+    """Return a record's facts as texts, in the order of `LABELS`; "" for each fact that the record does not hold."""
     cell, cost, model, data, execution = record.cell, record.cost, record.model, record.data, record.execution
     environment = record.environment
     recipe = {} if record.source else to_json(cell.recipe)  # recipes of publications are not known in these terms
@@ -93,7 +94,8 @@ def facts(record: Record) -> list[str]:
 
 
 def _rows(record: Record, means: Mapping[Any, Mapping[str, float]], measures: Sequence[str]) -> list[Any]:
-    """Return one row per horizon, in the order of `HEADS` and then the measures."""
+    """Return one row of texts per horizon (budget at which the cell was evaluated): a value for each of `HEADS`, then
+    the accuracy on each measure. `means`: what `_means` returned."""
     rows = []
     for horizon in record.horizons:
         scores = means.get((record.directory, horizon.images_seen), {})
@@ -112,8 +114,8 @@ def _rows(record: Record, means: Mapping[Any, Mapping[str, float]], measures: Se
 
 
 def _means(evidence: Evidence, names: set[str]) -> dict[tuple[str, int], dict[str, float]]:
-    """Return the accuracies of single cells, (name, images seen) -> measure -> accuracy: means over few-shot samples,
-    at the number of shots that the report shows."""
+    """Return the accuracies of cells: (cell, images seen) -> measure -> accuracy in 0..1, as the mean over few-shot
+    samples, at the number of shots that the report shows. `names`: the cells."""
     table = evidence.scores
     shown = table["shots"].isna() | (table["shots"] == evidence.shots)
     table = table[shown & table["directory"].isin(names) & table["measure"].isin(evidence.measures)]

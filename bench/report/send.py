@@ -1,4 +1,4 @@
-"""The work of `bench.report --to`: sends a study's runs to a tracker, or writes its tables as CSV files."""
+"""What `bench.report --to` does: sends a study's runs to a tracker, or writes its tables as CSV files."""
 
 from __future__ import annotations
 
@@ -22,19 +22,22 @@ POLL_SECONDS = 15.0
 
 
 def follow(study: Path, tracker: str, *, folder: Path | None, project: str, parent: int | None) -> int:
-    """Send what is new until every cell is done. Return how many runs changed.
+    """Send new and changed runs of a study to a tracker, again and again, until every cell is done. Return how many
+    times a run was sent.
 
     Args:
+        study: folder of the study.
+        tracker: name of the tracker.
         folder: where the tracker keeps its files; None: in the study's folder.
-        project: name of the project in the tracker; empty: the study's name.
-        parent: id of the parent process, with whose end sending stops.
+        project: name of the project in the tracker; "": the study's name.
+        parent: id of a process with whose end sending stops, too; None: no such process.
 
     Raises:
-        UserError: see `bench.trackers.tracker.send`.
+        UserError: as in `bench.trackers.tracker.send`.
     """
     changed = 0
     while True:
-        whole = is_done(study)  # read before sending: what ends meanwhile is sent in the next round
+        whole = is_done(study)  # asked before sending, so that a run which ends meanwhile is sent in the next round
         changed += trackers.send(study, tracker, folder=folder, project=project)
         if whole or (parent and os.getppid() != parent):
             return changed
@@ -42,7 +45,7 @@ def follow(study: Path, tracker: str, *, folder: Path | None, project: str, pare
 
 
 def is_done(study: Path) -> bool:
-    """Return whether every cell of the current grid has a result, except those that cannot be run."""
+    """Return whether every cell of a study's current grid has a result, not counting cells that cannot be run."""
     cells = {directory.path.name: state_of(directory).name for directory in Study(study).directories()}
     wanted = grid.read(study)
     left = set(grid.never_started(wanted, cells)) - set(wanted.refused if wanted else ())
@@ -50,7 +53,7 @@ def is_done(study: Path) -> bool:
 
 
 def write_csv(records: Sequence[Record], target: Path) -> list[Path]:
-    """Write every table of `bench.analysis.frames` as a CSV file; return their paths."""
+    """Write every table of `bench.analysis.frames` as a CSV file into `target`; return the files' paths."""
     from bench.analysis import frames
     from bench.analysis.table import frame_csv
 

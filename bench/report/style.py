@@ -1,4 +1,5 @@
-"""Styles: sizes of a report's figures and of their text, for the page, for a paper's columns, for a slide."""
+"""Styles of figures, which are sizes of the figures and of their text: for the page, for a paper's columns, for a
+slide."""
 
 from __future__ import annotations
 
@@ -10,18 +11,18 @@ PAPER_WIDTHS = (3.25, 5.5, 6.75)  # inches: a column of two, a page of one colum
 
 @dataclass(frozen=True, kw_only=True)
 class Style:
-    """Sizes of figures, in inches, and of their text, in points.
+    """Sizes of figures in inches, and of their text in points.
 
     Attributes:
-        name: name that --style takes.
+        name: the style's name, as --style takes it.
         width: width of several panels beside each other.
-        single: width and height of one panel.
+        single: (width, height) of one panel.
         panel_height: height of each row of panels.
         columns: panels beside each other, at most.
         scale: factor on the sizes that text has on the page.
         least: the smallest size of text.
-        fixed: whether every figure is as wide as `width`.
-        ratio: width / height of every figure; 0: it is as high as its rows.
+        fixed: whether every figure is as wide as `width`, whatever it asks for.
+        ratio: width / height of every figure; 0: a figure is as high as it asks for.
         png: whether a PNG is made beside the SVG.
         pdf: whether a PDF is made.
     """
@@ -39,15 +40,15 @@ class Style:
     pdf: bool = False
 
     def text(self, points: float) -> float:
-        """Return the font size in this style of a text that has `points` on the page."""
+        """Return the font size, in points, that a text of size `points` on the page has in this style."""
         return max(self.least, self.scale * points)
 
     def width_of(self, columns: int) -> float:
-        """Return the width of so many panels beside each other."""
+        """Return the width, in inches, of a figure with so many panels beside each other."""
         return self.width if columns > 1 else self.single[0]
 
     def size(self, width: float, height: float) -> tuple[float, float]:
-        """Return the width and height in this style of a figure that asks for `width` and `height`."""
+        """Return the (width, height) in inches that a figure has in this style if it asks for these."""
         width = self.width if self.fixed else width
         return width, width / self.ratio if self.ratio else height
 
@@ -78,7 +79,7 @@ STYLES = {style.name: style for style in (PAGE, *map(_paper, PAPER_WIDTHS), SLID
 
 
 def style_named(name: str) -> Style:
-    """Return the style that --style names; "paper" is the narrowest column.
+    """Return the style that a name given with --style stands for; "paper" stands for the narrowest column of a paper.
 
     Raises:
         argparse.ArgumentTypeError: there is no style of this name.

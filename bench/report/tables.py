@@ -1,4 +1,4 @@
-"""Makes the tables of a report."""
+"""The tables of a report."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ Costs = dict[tuple[str, int], dict[str, float]]
 
 
 def build(evidence: Evidence, questions: Iterable[Question] = ()) -> tuple[Table, ...]:
-    """Return every table, in the order of the report: those of the questions that were asked, then those of the
-    study."""
+    """Return the tables of a report in their order: those of the questions that were asked, then those that every study
+    has."""
     made = (
         *of_questions(evidence, questions),
         models(evidence),
@@ -40,13 +40,13 @@ def build(evidence: Evidence, questions: Iterable[Question] = ()) -> tuple[Table
 
 
 def of_questions(evidence: Evidence, questions: Iterable[Question]) -> tuple[Table, ...]:
-    """Return the tables of the questions that were asked."""
+    """Return the tables that these questions make of the evidence."""
     return tuple(table for question in questions for table in question.tables(evidence))
 
 
 def planned(evidence: Evidence) -> Table | None:
-    """Return the table of planned and actual time: one row per kind of cell (model, data set and longest horizon), as
-    means per cell. None where no plan was kept."""
+    """Return the table of planned and actual time, as means per cell: one row for each model, upstream set and longest
+    budget. None if the study keeps no plan."""
     plans, kinds = evidence.records.plans, dict[tuple[str, str, int], dict[str, tuple[float | None, float | None]]]()
     for record in evidence.records.records:
         if record.status == "complete":
@@ -99,7 +99,7 @@ def _per_cell(comparison: PlannedAgainstActual) -> dict[str, Any]:
 
 
 def models(evidence: Evidence) -> Table:
-    """Return the table with one row per model of the compute axis, at its longest horizon."""
+    """Return the table with one row per model on the compute axis, at its longest budget."""
     rows = [_point_row(evidence, s.last, s.label) for s in evidence.on_axis("compute", every=True)]
     tasks = tuple(m for m in evidence.measures if m != UPSTREAM) if len(evidence.headline) > 1 else ()
     return Table(
@@ -116,7 +116,7 @@ def models(evidence: Evidence) -> Table:
 
 
 def horizons(evidence: Evidence) -> Table:
-    """Return the table with one row per model, data size and horizon, as means over seeds."""
+    """Return the table with one row per model, number of upstream images and budget, as means over seeds."""
     rows = [_point_row(evidence, p, s.label) for s in evidence.series for p in s.points]
     columns = (
         *NAMES,
@@ -128,8 +128,8 @@ def horizons(evidence: Evidence) -> Table:
 
 
 def tasks_by_models(evidence: Evidence) -> Table | None:
-    """Return the table whose columns are models at their longest horizon, and whose rows are, for each upstream set,
-    the tasks, then core-days and compute. None where there are no scores."""
+    """Return the table that compares models: a column per model, at its longest budget, and for each upstream set a row
+    per task, then rows for core-days and compute. None where there are no scores."""
     chosen, costs = longest(evidence), _costs(evidence)
     if not chosen or not evidence.headline:
         return None
@@ -161,8 +161,9 @@ def tasks_by_models(evidence: Evidence) -> Table | None:
 
 
 def many_tasks(evidence: Evidence) -> Table | None:
-    """Return the table with one row per model: every task of the benchmark in the order of its groups, the groups'
-    means, and the plain mean. None where no task is part of such a benchmark."""
+    """Return the table for a benchmark of many tasks, such as VTAB, with one row per model: its score on every task, in
+    the order of the benchmark's groups of tasks, the mean of each group, and the plain mean. None if no task belongs to
+    such a benchmark."""
     if evidence.scores["group"].isna().all():
         return None
     from bench.analysis.vtab import groups_of, means  # few studies have groups of tasks
@@ -199,8 +200,9 @@ def many_tasks(evidence: Evidence) -> Table | None:
 
 
 def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Series]:
-    """Return, per model and upstream set, its series with most compute, for at most `limit` models, those with most
-    compute. A model trained by several recipes counts as several models, since none of them is its usual recipe."""
+    """Return, for each model and upstream set, its series (a model with one recipe) of most compute. Of more than
+    `limit` models, only those with most compute are returned; None: all. A model that was trained by several recipes
+    counts as several models, since none of the recipes is its usual one."""
     best: dict[tuple[str, str], Series] = {}
     for series in evidence.on_axis("compute", every=True):
         key = _model(series), series.last.data
@@ -215,7 +217,7 @@ def longest(evidence: Evidence, *, limit: int | None = MAX_MODELS) -> list[Serie
 
 
 def _model(series: Series) -> str:
-    """Return the model's name, with what sets its recipe apart, without the set that it was pre-trained on."""
+    """Return a series' name without its upstream set: the model, and what distinguishes its recipe."""
     return series.label.replace(f" on {series.last.data}", "", 1)
 
 
@@ -241,7 +243,7 @@ def _compared(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def baselines(evidence: Evidence) -> Table:
-    """Return the table of baselines: raw pixels, and the untrained network of every model."""
+    """Return the table of baselines: the probe on raw pixels, and the untrained network of every model."""
     rows = []
     if evidence.pixels:
         rows.append({"series": "pixel baseline", "family": "–"} | _scores(evidence, evidence.pixels))
@@ -257,7 +259,8 @@ def baselines(evidence: Evidence) -> Table:
 
 
 def coverage(evidence: Evidence) -> Table:
-    """Return the table with one row per cell: done, diverged, failed, damaged, not finished or never started."""
+    """Return the table with one row per cell, which says whether the cell is complete, diverged, damaged, not finished
+    or never started, and why."""
     rows = [
         {
             "cell": record.directory,
@@ -286,8 +289,8 @@ def coverage(evidence: Evidence) -> Table:
 
 
 def scores_csv(evidence: Evidence) -> str:
-    """Return a CSV in long form of every measure, whatever its metric, at every number of shots: one row per point,
-    measure and number of shots."""
+    """Return a CSV of all scores, on every measure, whatever its metric, and at every number of shots: one row for each
+    point (a model at a budget), measure and number of shots."""
     copies = _without_copies(evidence)
     heads = [
         "series",
@@ -330,8 +333,9 @@ def scores_csv(evidence: Evidence) -> str:
 
 
 def _without_copies(evidence: Evidence) -> dict[tuple[str, int, str, int | None], tuple[int, float | str]]:
-    """Return, per point, measure and number of shots, the number of test images that are copies of training images, and
-    the accuracy without them, where copies were looked for. Accuracies are means over seeds and few-shot samples."""
+    """Return (variant, images seen, measure, shots) -> (number of test images that are copies of training images,
+    accuracy without these images), for scores whose test images were searched for copies. Accuracies are means over
+    seeds and few-shot samples; "" where there is none."""
     looked = evidence.scores[evidence.scores["num_duplicates"].notna()]
     variant_of = dict(zip(evidence.horizons["directory"], evidence.horizons["variant"], strict=True))
     looked = looked.assign(variant=looked["directory"].map(variant_of), shots=looked["shots"].fillna(-1))
@@ -369,7 +373,7 @@ SPEED = (
 
 
 def _point_row(evidence: Evidence, p: Point, label: str) -> dict[str, Any]:
-    """Return a row with the facts of a point, its costs and its scores."""
+    """Return a row of a table: the facts, costs and scores of a point. `label`: the model's name in the row."""
     about = {
         "series": label,
         "family": p.family,
@@ -386,7 +390,8 @@ def _point_row(evidence: Evidence, p: Point, label: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _costs(evidence: Evidence) -> Costs:
-    """Return (variant, images seen) -> costs of the horizon, as means over seeds."""
+    """Return the costs of every horizon as means over seeds: (variant, images seen) -> name of a cost -> value. A
+    variant is everything that defines a trained model except its seed."""
     names = ["images_per_second", "utilisation", "train_seconds", "core_days", "final_train_loss"]
     done = evidence.horizons[evidence.horizons["status"] == "complete"]
     if done.empty:

@@ -1,4 +1,4 @@
-"""Answers: findings in the words of their questions, and the tables that they are shown in."""
+"""Findings as text: answers in the words of their questions, and the tables that show them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,17 @@ class Answer:
     """A finding as text.
 
     Attributes:
-        key: its anchor in the page.
-        label, question: labels of its row and of its heading.
-        subject: families or models compared.
+        key: id of its place in the page, which links point to.
+        label: the question in a few words, for its row in tables.
+        question: the question in full, for its heading.
+        subject: the families or models that it is about.
         shown: the estimate with its interval, or the trend.
-        verdict, tone: the answer, and the tone that selects its symbol.
-        text: explanation of the number, reasons and caveats, and n where it differs from the usual one.
-        main: see `Finding`.
+        verdict: the answer in words.
+        tone: the kind of answer, which selects colour and symbol.
+        text: explanation of the number, reasons and caveats, and n where it differs from the usual n.
+        main: see `Finding.main`.
         is_pair: whether the subject is two families.
-        at_a_glance: see `Question`.
+        at_a_glance: see `Question.at_a_glance`.
     """
 
     key: str
@@ -62,7 +64,7 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Glance:
-    """A table of answers: `rows` of (label, one answer or None per column)."""
+    """A table of answers. Each of its `rows` is (label, one answer per column); None where there is no answer."""
 
     heading: str
     columns: tuple[str, ...]
@@ -70,7 +72,8 @@ class Glance:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """The table's questions in words, each once; with the subjects, where these are its rows."""
+        """The questions that the table answers, in full and each once. If the table's rows are subjects, these are
+        added in brackets."""
         answers = (answer for _, cells in self.rows for answer in cells if answer)
         questions = tuple(dict.fromkeys(answer.question for answer in answers))
         if self.heading != "Subject":
@@ -81,12 +84,12 @@ class Glance:
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """Tables of the main answers. Each row is in one of the three groups of tables.
+    """The tables of the main answers in three groups. Each row is in one of the groups.
 
     Attributes:
-        shown: the first `MAX_ROWS` rows with a decided answer.
-        more: the other rows with a decided answer.
-        unanswered: rows without a decided answer.
+        shown: tables of the first `MAX_ROWS` rows that have a decided answer.
+        more: tables of the other rows that have a decided answer.
+        unanswered: tables of the rows without a decided answer.
     """
 
     shown: tuple[Glance, ...]
@@ -95,8 +98,8 @@ class Overview:
 
 
 def answers(findings: Findings) -> tuple[Answer, ...]:
-    """Return every finding as text, in order. Where a question has several findings with the same subject, their
-    subjects name what else they are about: the number of images, for a sweep on parts of a data set."""
+    """Return every finding as text, in the order of the findings. If several answers to a question have the same
+    subject, each subject is followed by what sets it apart, such as a number of images."""
     usual = usual_counts(findings)
     tasks = judged_on(findings.headline, findings.shots)
     made = [_answer(f, f"answer-{nth}", usual, tasks) for nth, f in enumerate(findings.findings, start=1)]
@@ -132,7 +135,8 @@ def _answer(f: Finding, key: str, usual: Mapping[str, str], tasks: str) -> Answe
 
 
 def verdict_of(f: Finding) -> tuple[str, Tone]:
-    """Return a finding's verdict in the words of its question, and its tone."""
+    """Return (a finding's verdict in the words of its question, its tone). The tone is the kind of answer, which
+    selects colour and symbol."""
     question, yes = question_of(f), f.verdict == Verdict.YES
     if Reason.SEVERAL in f.reasons:
         return "inconclusive", "unsure"
@@ -143,15 +147,16 @@ def verdict_of(f: Finding) -> tuple[str, Tone]:
 
 
 def _basis(f: Finding, question: Question, tasks: str) -> str:
-    """Return a sentence on what a verdict at equal compute is based on, worded as `vit-bench compare` does; "" for
-    others."""
+    """Return a sentence on which tasks, and which range of compute, a verdict at equal compute is based on, as
+    `vit-bench compare` words it; "" for questions that do not state this. `tasks`: the main tasks, in words."""
     if not question.states_basis or not f.trend:
         return ""
     return f"Judged on {tasks}, at {flops_range(f.trend[0].x, f.trend[-1].x)} of training."
 
 
 def reasons(f: Finding, question: Question) -> list[str]:
-    """Return the reasons of a finding, in the question's words or in those that questions share."""
+    """Return the reasons of a finding as sentences, in the question's own words or in those that all questions
+    share."""
     made = [question.reasons.get(reason, wording.REASONS.get(reason, f"{reason}.")) for reason in f.reasons]
     return [text if isinstance(text, str) else text(f) for text in made]
 
@@ -160,8 +165,9 @@ def reasons(f: Finding, question: Question) -> list[str]:
 
 
 def overview(findings: Findings, said: Sequence[Answer]) -> Overview:
-    """Return the main answers as tables: a row per question and a column per subject; with many subjects, a row per
-    subject. The rows that are shown first are taken from the tables in turn."""
+    """Return the main answers as tables. Each has a row per question and a column per subject or, if there are many
+    subjects, a row per subject and a column per question. The `MAX_ROWS` rows to show first are the first decided row
+    of each table, then the second of each, and so on. `said`: the texts of the findings, in the same order."""
     tables = _glances(findings, said)
     decided = [[row for row in table.rows if any(a and a.tone != "unsure" for a in row[1])] for table in tables]
     places = sorted((nth, number) for number, rows in enumerate(decided) for nth in range(len(rows)))[:MAX_ROWS]
@@ -178,7 +184,7 @@ def overview(findings: Findings, said: Sequence[Answer]) -> Overview:
 
 
 def _with(table: Glance, rows: Sequence[tuple[str, tuple[Answer | None, ...]]]) -> Glance:
-    """Return a table with only these rows, and only the columns in which they have an answer."""
+    """Return the table with these rows only, without columns that are then empty."""
     filled = [any(answers) for answers in zip(*(cells for _, cells in rows), strict=True)]
     kept = tuple((label, tuple(compress(cells, filled))) for label, cells in rows)
     return replace(table, columns=tuple(compress(table.columns, filled)), rows=kept)
@@ -215,16 +221,24 @@ def _glance(group: Sequence[tuple[frozenset[str], Answer]]) -> Glance:
 
 
 def _column(who: frozenset[str]) -> tuple[int, int]:
-    """Return a sort key of columns, which orders them alike in every report: by the first family; among pairs, the
-    families widest apart come first."""
+    """Return a sort key for the columns of a table, so that they have the same order in every report: by the first
+    family in the usual order; among pairs with the same first family, the pair whose second family comes last. `who`:
+    the families of a column."""
     ranks = sorted(family_rank(name)[0] for name in who)
     return ranks[0], -ranks[-1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsoleRow:
-    """A row on the console: equal answers to one question. `label`: the question; "" in rows that continue the question
-    above."""
+    """A row of the console's table: one answer, or several equal answers to one question.
+
+    Attributes:
+        label: the question; "" in a row that continues the question of the row above.
+        subjects: the families or models that the answer is about.
+        shown: the number with its interval, or the range of several numbers.
+        verdict: symbol and answer.
+        tone: the kind of answer, which selects the style.
+    """
 
     label: str
     subjects: str
@@ -234,8 +248,9 @@ class ConsoleRow:
 
 
 def console_rows(said: Sequence[Answer], *, limit: int) -> tuple[list[ConsoleRow], list[str]]:
-    """Return at most `limit` rows of the main answers for the console, with equal verdicts grouped, and the labels of
-    the questions left out. Questions without any decided answer come last."""
+    """Return (rows of the main answers for the console, labels of the questions that are left out). A question is left
+    out if its rows would exceed `limit` rows in all. Equal answers share a row; questions without any decided answer
+    come last."""
     glance = (a for a in said if a.main and a.at_a_glance and a.subject.lower() != ALL_MODELS)
     by_label = by_key((a.label, a) for a in glance)
     rows: list[ConsoleRow] = []
@@ -267,14 +282,15 @@ def _rows(label: str, asked: Sequence[Answer]) -> list[ConsoleRow]:
 
 
 def row_of(a: Answer) -> ConsoleRow:
-    """Return one answer as a row of its own."""
+    """Return one answer as a row of the console's table."""
     verdict = f"{a.symbol} {a.verdict}"
     return ConsoleRow(label=a.label, subjects=a.subject, shown=a.shown, verdict=verdict, tone=a.tone)
 
 
 def _together(mine: Sequence[Number], *, certain: bool) -> Number:
-    """Return the number to show for equal answers: for one, its number with the interval; for several, the smallest and
-    the largest estimate."""
+    """Return the number to show for several equal answers: the range from the smallest to the largest estimate, or
+    nothing if they are inconclusive (not `certain`) or have different units. A single answer keeps its number and
+    interval."""
     if len(mine) == 1:
         return mine[0]
     known = sorted((n for n in mine if n.magnitude is not None), key=lambda n: n.magnitude or 0.0)
@@ -288,7 +304,8 @@ def _together(mine: Sequence[Number], *, certain: bool) -> Number:
 
 
 def usual_counts(findings: Findings) -> dict[str, str]:
-    """Return measure -> the n of most of its findings, which is stated once."""
+    """Return measure -> the most frequent n of its findings, in words. A report states it once, and n elsewhere only
+    where it differs."""
     counts_of: dict[str, Counter[str]] = {}
     for f in findings.findings:
         if text := counts(f.n):
@@ -297,7 +314,7 @@ def usual_counts(findings: Findings) -> dict[str, str]:
 
 
 def counts(n: Counts) -> str:
-    """Return n in words: "2 seeds × 5 few-shot samples, 2 tasks of at least 1,000 test images"."""
+    """Return sample sizes in words: "2 seeds × 5 few-shot samples, 2 tasks of at least 1,000 test images"."""
     runs = " × ".join(plural(k, noun) for k, noun in ((n.seeds, "seed"), (n.draws, "few-shot sample")) if k)
     tests = (f"{n.tasks} tasks of at least " if n.tasks > 1 else "") + f"{n.test_images:,} test images"
     return ", ".join(part for part in (runs, tests if n.test_images else "") if part)

@@ -1,4 +1,4 @@
-"""Puts a finding into one sentence with its interval, and chooses the finding that titles a study."""
+"""Puts a finding into one sentence with its interval, and chooses the finding that is the title of a study."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ class StudyTitle:
     """The title of a study.
 
     Attributes:
-        text: one sentence, then `others`.
-        others: the answers for other subjects, and what qualifies the sentence; "" where there is nothing to add.
-        finding: index in `Findings.findings`.
-        figure: name of the figure that shows it; "" where none does.
-        caption: the title for the figure's files, without what it would take to answer an open question.
+        text: the whole title: a sentence, followed by `others`.
+        finding: index in `Findings.findings` of the finding that the sentence states.
+        others: the answers for other subjects, and what qualifies the sentence; "" if there is nothing to add.
+        figure: name of the figure that shows that finding; "" if none does.
+        caption: the title as it is written into the figure's files. It leaves out what it would take to settle an
+            inconclusive answer.
     """
 
     text: str
@@ -40,17 +41,17 @@ class StudyTitle:
 
 
 def title_of(findings: Findings, *, figures: Sequence[str], own: str = "") -> StudyTitle | None:
-    """Choose the finding that titles a study, and return the title; None where nothing was asked.
+    """Choose the finding that is the title of a study, and return the title; None if no question was asked.
 
-    The choice does not depend on answers: with the first that is decided, a study without any difference would be
-    titled with its first false one. Main findings about families, models or settings are ranked by: whether they answer
-    the suite's own question, whether the study's design allows an answer, whether they were asked for by name, whether
-    a figure shows them, whether they are about ViT and ResNet, the order of figures, and the order of questions. The
-    first titles the study, decided or not.
+    The choice does not depend on the answers: if the first decided finding were chosen, a study without any difference
+    would get its first false positive as the title. Main findings about families, models or settings are ranked by:
+    whether they answer the suite's own question, whether the study's design allows an answer, whether they were asked
+    for by name, whether a figure shows them, whether they are about ViT and ResNet, the order of figures, and the order
+    of questions. The first in this ranking becomes the title, decided or not.
 
     Args:
         figures: names of the figures that are drawn, in the study's order.
-        own: name of the question that the study was made for; "": for none in particular.
+        own: name of the question that the study was made for; "": the study was made for no particular question.
     """
     ranked: list[tuple[bool, bool, bool, bool, bool, int, int, int]] = []
     order = list(dict.fromkeys(f.question for f in findings.findings))
@@ -76,22 +77,23 @@ def title_of(findings: Findings, *, figures: Sequence[str], own: str = "") -> St
 
 
 def _alike(chosen: Finding, findings: Findings) -> list[Finding]:
-    """Return the answers to the question of the chosen finding, by the same measure, for every subject."""
+    """Return all findings that answer the same question as the chosen one, on the same measure: one for each
+    subject."""
     asked = (chosen.question, chosen.measure, chosen.main)
     return [f for f in findings.findings if (f.question, f.measure, f.main) == asked]
 
 
 def _together(chosen: Finding, findings: Findings) -> str:
-    """Return one sentence that sums up the answers for many subjects; "" where they are few, or their question has no
-    such sentence."""
+    """Return one sentence that sums up the answers for all subjects of the chosen finding's question; "" if there are
+    few subjects, or if the question has no such sentence."""
     alike = _alike(chosen, findings)
     return question_of(chosen).together(alike) or "" if len(alike) > MAX_NAMED + 1 else ""
 
 
 def _others(chosen: Finding, findings: Findings) -> str:
-    """Return in words the answers for other subjects, for a question about single subjects. Up to `MAX_NAMED` are
-    named: those with other verdicts, or with other numbers where the number is the answer. More are counted by
-    verdict."""
+    """Return in words the answers for the other subjects of the chosen finding's question, if they differ; "" for a
+    question about pairs of families. An answer differs if its verdict does or, for a question whose answer is a number,
+    if its number does. Up to `MAX_NAMED` of them are named, and more are counted by verdict."""
     question, alike = question_of(chosen), _alike(chosen, findings)
     said = [(f, _word(f, chosen)) for f in alike if f is not chosen]
     others = [f"{question.subject(f)}: {word}" for f, word in said if word]
@@ -106,9 +108,9 @@ def _others(chosen: Finding, findings: Findings) -> str:
 
 
 def _smallest(chosen: Finding, findings: Findings) -> str:
-    """Return a sentence that qualifies the lead of one family over another: families whose best network is their
-    smallest even at the largest budget, so that a smaller one may be better at any budget. "" where there is none, or
-    the finding has no answer."""
+    """Return a sentence that qualifies the lead of one family over another: it names the families whose smallest
+    network is their best even at the largest budget, so that a still smaller one may be better. "" if there is no such
+    family, or if the finding has no answer."""
     if len(chosen.subject) != 2 or chosen.axis != Axis.COMPUTE or not chosen.trend or not is_answered(chosen):
         return ""
     last = chosen.trend[-1].x
@@ -120,7 +122,8 @@ def _smallest(chosen: Finding, findings: Findings) -> str:
 
 
 def _word(f: Finding, chosen: Finding) -> str:
-    """Return the answer of a finding in words if it differs from that of the chosen one; "" if it is the same."""
+    """Return the answer of a finding in words if it differs from the answer of the chosen finding; "" if it is the
+    same."""
     (word, tone), number = verdict_of(f), question_of(f).number(f)
     if word != verdict_of(chosen)[0]:
         return word
@@ -128,23 +131,24 @@ def _word(f: Finding, chosen: Finding) -> str:
 
 
 def can_be_answered(f: Finding) -> bool:
-    """Return whether the study's design allows an answer, whatever the scores."""
+    """Return whether the study's design allows an answer to the finding's question, whatever the scores."""
     return not set(f.reasons) & {Reason.NO_COMMON_RANGE, Reason.TOO_FEW_SCORES, Reason.TOO_FEW_POINTS}
 
 
 def is_answered(f: Finding) -> bool:
-    """Return whether a finding has an answer, including one that changes along its range."""
+    """Return whether a finding has an answer; one that changes along its range counts as an answer."""
     return verdict_of(f)[1] != "unsure"
 
 
 def sentence(f: Finding) -> str:
-    """Return a finding as one sentence, followed, if it has no answer, by what it would take to answer it."""
+    """Return a finding as one sentence. If it is inconclusive, a second sentence says what it would take to settle
+    it."""
     condition = "" if is_answered(f) else takes(f)
     return phrase(statement(f), " " if condition else "", condition)
 
 
 def statement(f: Finding) -> str:
-    """Return a finding as one sentence."""
+    """Return a finding as one sentence, whether it is decided or not."""
     question = question_of(f)
     about = question.subject(f) + question.measure(f)
     if is_answered(f):
@@ -163,7 +167,8 @@ def statement(f: Finding) -> str:
 
 
 def takes(f: Finding) -> str:
-    """Return in words what it would take to answer an open question, or why it is open where that is not known."""
+    """Return in words what it would take to settle an inconclusive finding or, if that is not known, why it is
+    inconclusive."""
     known = {**wording.TAKES, **question_of(f).reasons}
     words = next((known[reason] for reason in f.reasons if reason in known), "")
     return words if isinstance(words, str) else words(f)

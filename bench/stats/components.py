@@ -1,18 +1,19 @@
-"""Variance components of a study, and from them the width of the interval that another grid of cells would give.
+"""Variance components of a study, and from them the width of the interval that another grid of cells would give. (A
+cell is one training run with its evaluations.)
 
-The model: accuracy follows a quadratic in the logarithm of compute (or of images) in each family. Four effects vary
-around it:
+The statistical model: in each family, accuracy follows a law, a quadratic in the logarithm of compute (or of images).
+Four random effects are added to it:
 
-- models: each lies above or below its family's law, at all its budgets and in all seeds;
+- models: each model lies above or below its family's law, at all its budgets and in all seeds;
 - points: a model deviates at one budget, in all seeds (the law is not quite right there);
 - trunks: one training run deviates at all its budgets;
 - runs: what is left varies with model, budget and seed.
 
 Test images and few-shot draws are left out: they are the same for all runs, so no grid changes their part. The
-components are estimated by restricted maximum likelihood (Patterson and Thompson 1971). The target is a difference
-between the models that represent two families, over a range of compute. Its interval is that of the best linear
-unbiased prediction (Henderson 1975), with Student's t whose degrees of freedom are those of the repeated trainings. No
-torch is imported.
+variances of the effects (components) are estimated by restricted maximum likelihood (Patterson and Thompson 1971). The
+target is a difference between the models that represent two families, over a range of compute. Its interval is that of
+the best linear unbiased prediction (Henderson 1975), with Student's t whose degrees of freedom are those of the
+repeated trainings. No torch is imported.
 """
 
 from __future__ import annotations
@@ -32,8 +33,15 @@ MIN_VARIANCE = 1e-8  # added to variances, so that none is exactly 0
 
 @dataclass(frozen=True, kw_only=True)
 class Components:
-    """Variances of the four effects, in squared units of the measurement. `df`: degrees of freedom of `trunk` and
-    `run`."""
+    """Variances of the four random effects, in squared units of the measurement.
+
+    Attributes:
+        model: between the models of a family.
+        point: of a model's deviation at one budget, in all seeds.
+        trunk: of one training run's deviation at all its budgets.
+        run: of what is left.
+        df: degrees of freedom of `trunk` and `run`.
+    """
 
     model: float
     point: float
@@ -48,7 +56,8 @@ class Components:
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Arm:
-    """A part of a planned grid: one model, trained `seeds` times. `x`: log2 of compute (or images) at each budget."""
+    """A part of a planned grid of cells: one model, trained `seeds` times. `x`: log2 of compute (or images) at each of
+    its budgets."""
 
     model: str
     family: str
@@ -58,9 +67,9 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """Measured values. Each tuple has one entry per variant, budget and seed. `x` is log2 of compute (or images). A
-    variant is a model with everything about its training except the seed; a trunk is a training run (variant and
-    seed)."""
+    """Measured values (accuracies). Each tuple has one entry per variant, budget and seed. `x` is log2 of compute (or
+    images). A variant is a model with everything about its training except the seed; a trunk is a training run (a
+    variant with a seed)."""
 
     values: tuple[float, ...]
     x: tuple[float, ...]
@@ -79,8 +88,8 @@ def fit(seen: Observations, *, models: bool = True) -> Components:
     """Estimate the variance components by restricted maximum likelihood.
 
     Args:
-        models: whether to estimate the variance between models. It is 0 otherwise: where every family has one model,
-            the model's offset cannot be told from the law.
+        models: whether to estimate the variance between models; otherwise it is taken as 0. (If every family has one
+            model, the model's offset cannot be told from the law.)
     """
     y_N = np.asarray(seen.values)
     centre = float(np.mean(seen.x))
@@ -106,12 +115,12 @@ def fit(seen: Observations, *, models: bool = True) -> Components:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """The quantity that a grid is to determine: the difference between two families, averaged over points of x.
+    """The quantity that a grid of cells is to determine: the difference between two families, averaged over several x.
 
     Attributes:
-        pair: the two families.
-        points: (x, model that represents the first family there, model that represents the second). All grids that are
-            compared are judged by the same points.
+        pair: names of the two families.
+        points: for each x: (x, model that represents the first family there, model that represents the second). All
+            grids that are compared are judged by the same points.
     """
 
     pair: tuple[str, str]
@@ -126,11 +135,13 @@ def half_width(
     families: Mapping[str, str],
     level: float = POINT_LEVEL,
 ) -> float:
-    """Return the expected half-width of the target's interval, if these arms were run; infinite where they cannot
-    determine it. A model without an arm is predicted from its family's law alone.
+    """Return the expected half-width of the target's interval if these arms (models with budgets and numbers of seeds)
+    were run, in units of the measurement; infinite if they cannot determine the target. A model without an arm is
+    predicted from its family's law alone.
 
     Args:
-        families: the family of every model, whether it has an arm or not.
+        families: model -> family, for every model, whether it has an arm or not.
+        level: confidence level of the interval.
     """
     df = components.df + sum(arm.seeds - 1 for arm in arms)
     variance = 0.0
@@ -147,8 +158,13 @@ def half_width(
 
 @lru_cache(maxsize=256)
 def _weights(target: Target, side: int, known: tuple[str, ...]) -> tuple[np.ndarray, float]:
-    """Return the weights that a target gives to the coefficients of one family's law and to the offsets of its models,
-    and the x at which laws are centred. Any centre would do; a rounded one lets the caches be used more often."""
+    """Return the weights with which the target sums the coefficients of one family's law and the offsets of its models,
+    and the x at which laws are centred. Any centre would do; a rounded one lets the caches be used more often.
+
+    Args:
+        side: 0 or 1, the family's place in `target.pair`.
+        known: all models of the family, in the order of their offsets.
+    """
     xs = [x for x, *_ in target.points]
     centre = 8.0 * round(sum(xs) / len(xs) / 8)
     picked = np.array([[model == name for name in known] for model in (point[1 + side] for point in target.points)])
@@ -159,8 +175,9 @@ def _weights(target: Target, side: int, known: tuple[str, ...]) -> tuple[np.ndar
 def _covariance(
     arms: tuple[Arm, ...], known: tuple[str, ...], components: Components, centre: float
 ) -> np.ndarray | None:
-    """Return the covariance of the coefficients of one family's law and the offsets of its models; None if the arms
-    have too few distinct x to determine the law."""
+    """Return the covariance matrix of the estimated coefficients of one family's law and offsets of its models
+    (`known`), if `arms` are run; None if they have too few distinct x to determine the law. `centre`: the x at which
+    the law is centred."""
     if len({x for arm in arms for x in arm.x}) <= LAW_DEGREE:
         return None
     size = LAW_DEGREE + 1 + len(known)
@@ -183,8 +200,8 @@ def _information(arm: Arm, known: tuple[str, ...], components: Components, centr
 
 
 def _by_family(families: Sequence[str], rows_NQ: np.ndarray) -> np.ndarray:
-    """Return a design matrix in which each family has coefficients of its own: one block of columns for each family, in
-    alphabetical order."""
+    """Return a design matrix (N rows) in which each family has coefficients of its own: one block of Q columns for each
+    family, in alphabetical order. `families`: family of each row."""
     order = sorted(set(families))
     X = np.zeros((len(rows_NQ), len(order) * rows_NQ.shape[1]))
     for n, family in enumerate(families):

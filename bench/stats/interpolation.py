@@ -1,10 +1,10 @@
 """A bound on the error of linear interpolation between the measured points of a curve.
 
-Within an interval of width h, at fraction w of it, a line misses a smooth curve by w (1 - w) / 2 · h² · |f''|. The
-curvature |f''| is estimated by leaving an inner point out: the line between its neighbours, at distances h1 and h2,
-misses it by h1 h2 / 2 · |f''|. Curves bend most in their first interval, where no point can be left out; therefore
-`BEND` times the largest curvature found is allowed everywhere. Noise in the points adds to the misses, so the curvature
-is overestimated rather than underestimated.
+Between two points at a distance h, at the fraction w of the way, a line misses a smooth curve f by
+w (1 - w) / 2 · h² · |f''|. The curvature |f''| is estimated by leaving an inner point out: the line between its
+neighbours, at distances h1 and h2, misses it by h1 h2 / 2 · |f''|. Curves bend most in their first interval, where no
+point can be left out; therefore `BEND` times the largest curvature found is allowed everywhere. Noise in the points
+adds to the misses, so the curvature is overestimated rather than underestimated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ MIN_INNER_SHARE = 0.25  # inner points with h1 h2 below this fraction of h² sho
 
 
 def curvatures(x_N: Sequence[float], y_N: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
-    """Return |f''| at every inner point, estimated by leaving it out, and h1 h2 there, each (N - 2,). x must ascend."""
+    """Return two arrays (N - 2,): the curvature |f''| at every inner point, estimated by leaving the point out, and the
+    product h1 h2 of the distances to its neighbours. x must ascend."""
     x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
     before, after = np.diff(x)[:-1], np.diff(x)[1:]
     missed = y[1:-1] - (y[:-2] * after + y[2:] * before) / (before + after)
@@ -29,10 +30,12 @@ def curvatures(x_N: Sequence[float], y_N: Sequence[float]) -> tuple[np.ndarray, 
 
 
 def error(x_N: Sequence[float], y_N: Sequence[float], at: float, *, usual: float | None = None) -> float:
-    """Return how far the straight line between the two points around x = `at` may be off; 0 at a point itself.
+    """Return how far the straight line between the two points around x = `at` may be off, in the unit of y; 0 at a
+    point itself and for a single point. x must ascend.
 
-    For a curve of two points, `usual` (the curvature of similar curves) is used. Without it the curve is assumed to be
-    monotone, which bounds the error by the difference of the two points.
+    Args:
+        usual: the curvature |f''| of similar curves, used for a curve of two points. None: such a curve is assumed to
+            be monotone, which bounds the error by the difference of the two points.
     """
     x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
     if len(x) < 2:

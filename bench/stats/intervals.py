@@ -63,19 +63,22 @@ class Samples:
         values_SD: one row per seed, one column per few-shot draw; no missing values.
         seeds: labels of the rows; () where nothing was trained (raw pixels), so that there is no training noise.
         draws: labels of the columns; () where the task has no few-shot draws (upstream accuracy).
-        image_error: standard error from the finite test set; NaN where it is unknown.
-        image_df: degrees of freedom of `image_error`: infinite, except for few groups of test images that belong
-            together.
-        num_test: images of the test set (of the smallest one, for an average).
+        image_error: standard error of the mean from the finite test set; NaN where it is unknown.
+        image_df: degrees of freedom of `image_error`. They are infinite, unless test images come in groups that belong
+            together (such as photos of one patient) and the groups are few.
+        num_test: images of the test set (of the smallest one, for an average over tasks).
         tasks: how many tasks were averaged.
         correct_SD: for every value, which test images were right (`bench.store.prediction_bits.Correct`); None where
             the record does not say, or where values are not single scores.
-        resampled_SD: for a metric that is not a mean over images, its values in resamples (`bench.store.resampled`).
-        model: what was trained; its runs have one variance between seeds, apart from a trend over accuracy.
-        trunk: identifies the training run apart from its seed. Its other budgets share some of its random deviation.
-        images_seen: in training; 0 where nothing was trained, or where it does not matter.
+        resampled_SD: for a metric that is not a mean over images, its values in resamples of the test set
+            (`bench.store.resampled`); None for accuracies, or where the record has none.
+        model: identifies what was trained. All runs of a model are taken to have one variance between seeds, up to
+            trends that all models share.
+        trunk: identifies the training run, apart from its seed. Points of one trunk at other budgets share some of its
+            random deviation.
+        images_seen: images seen in training; 0 where nothing was trained, or where the number does not matter.
         bounds: range of possible values (`SHARE`, `CHANGE`, `UNBOUNDED`).
-        around: for a difference, the mean accuracy of its two sides.
+        around: for a difference, the mean accuracy of its two sides; otherwise None.
     """
 
     values_SD: np.ndarray
@@ -99,24 +102,24 @@ class Samples:
 
     @cached_property
     def seed_variance(self) -> float:
-        """Variance of single seeds' means; NaN where there is one seed."""
+        """Variance between seeds of a seed's mean over draws; NaN where there is one seed."""
         return _variance(np.add.reduce(self.values_SD, axis=1) / self.values_SD.shape[1])
 
     @cached_property
     def draw_variance(self) -> float:
-        """Variance of single draws' means; NaN where there is one draw."""
+        """Variance between few-shot draws of a draw's mean over seeds; NaN where there is one draw."""
         return _variance(np.add.reduce(self.values_SD, axis=0) / self.values_SD.shape[0])
 
     @cached_property
     def inside(self) -> float:
-        """The accuracy around which the values lie, kept strictly between 0 and 1; NaN for any other metric."""
+        """The accuracy around which the values lie, kept strictly between 0 and 1; NaN if the metric is no accuracy."""
         if self.bounds == UNBOUNDED:
             return math.nan
         return inside(self.mean if self.around is None else self.around, self.num_test)
 
     @cached_property
     def log_odds(self) -> float:
-        """Log-odds of an accuracy; 0 for any other metric."""
+        """Log-odds of the accuracy `inside`; 0 if the metric is no accuracy."""
         return 0.0 if self.bounds == UNBOUNDED else float(special.logit(self.inside))
 
     @property
@@ -125,8 +128,8 @@ class Samples:
 
     @cached_property
     def per_log_odds(self) -> float:
-        """The change of accuracy per unit of log-odds, p (1 - p); 1 for any other metric. It converts variances to
-        log-odds, where they are comparable between models."""
+        """The change of accuracy p per unit of log-odds, p (1 - p); 1 if the metric is no accuracy. Division by its
+        square turns a variance of accuracies into one of log-odds, which is comparable between models."""
         return 1.0 if self.bounds == UNBOUNDED else self.inside * (1 - self.inside)
 
 
@@ -136,10 +139,12 @@ class Estimate:
 
     Attributes:
         value: an accuracy (0 to 1), or a difference of accuracies.
-        margins: for each source of chance, the half-width that it contributes.
+        margins: for each source of chance (`SEEDS`, `DRAWS`, `IMAGES`), the half-width that it contributes.
         excluded: sources of chance that exist but cannot be estimated from the data (one seed, one draw).
         moderated: whether the margin of seeds rests on the variances of the study's other models as well.
-        num_seeds, num_draws, num_test: 0 where a source does not exist.
+        num_seeds, num_draws, num_test: numbers of seeds, few-shot draws and test images; 0 where there are none.
+        tasks: how many tasks were averaged.
+        level: confidence level of the interval.
         seed_df: degrees of freedom of the margin of seeds; 0 without one.
         image_df: degrees of freedom of the margin of test images, as in `Samples`.
         bounds: range of possible values, as in `Samples`.
@@ -160,7 +165,8 @@ class Estimate:
 
     @property
     def half(self) -> float:
-        """Half-width of the interval where the value is far from its bounds."""
+        """Half-width of the interval: all margins in quadrature. Near a bound of the value, `low` and `high` are not
+        this far away."""
         return math.sqrt(sum(margin**2 for margin in self.margins.values()))
 
     @property
@@ -184,7 +190,7 @@ class Estimate:
 
     @property
     def runs(self) -> str:
-        """Numbers of seeds and draws as printed: "2 seeds × 3 few-shot samples"; "" where there are neither."""
+        """Numbers of seeds and draws as printed: "2 seeds × 3 few-shot samples"; "" if there are no seeds or draws."""
         return " × ".join(
             plural(n, noun) for n, noun in ((self.num_seeds, "seed"), (self.num_draws, "few-shot sample")) if n
         )
@@ -197,21 +203,22 @@ class Estimate:
 
 
 def inside(accuracy: float, num_test: int) -> float:
-    """Return the accuracy, moved strictly between 0 and 1: at least half a test image away from either, or a millionth
-    where the number of test images is unknown (0)."""
+    """Return the accuracy, moved strictly between 0 and 1: to a distance of at least half a test image from either end
+    (0.5 / num_test), or of a millionth if the number of test images is unknown (0)."""
     least = 0.5 / num_test if num_test > 0 else 1e-6
     return min(max(accuracy, least), 1 - least)
 
 
 @lru_cache(maxsize=4096)
 def t_quantile(df: float, level: float = POINT_LEVEL) -> float:
-    """Return the two-sided quantile of Student's t: the half-width, in standard errors, of an interval at `level`."""
+    """Return the two-sided quantile of Student's t with `df` degrees of freedom: the half-width, in standard errors, of
+    an interval at a confidence `level`."""
     return float(special.stdtrit(df, 0.5 + level / 2))
 
 
 @lru_cache(maxsize=8)
 def z_quantile(level: float = POINT_LEVEL) -> float:
-    """Return the two-sided quantile of the normal distribution: 1.96 at a level of 0.95."""
+    """Return the two-sided quantile of the normal distribution at a confidence `level`: 1.96 at 0.95."""
     return float(special.ndtri(0.5 + level / 2))
 
 
@@ -225,14 +232,16 @@ def _variance(x_N: np.ndarray) -> float:
 
 
 def seed_variance(samples: Samples) -> tuple[float, int]:
-    """Return the variance of single seeds' means, and its degrees of freedom; (NaN, 0) for fewer than two seeds."""
+    """Return (the variance between seeds of a seed's mean, its degrees of freedom); (NaN, 0) for fewer than two
+    seeds."""
     if len(samples.seeds) < 2:
         return math.nan, 0
     return samples.seed_variance, len(samples.seeds) - 1
 
 
 def pool(samples: Iterable[Samples]) -> Moderated | None:
-    """Return the moderated variances between seeds of a study's points; None if fewer than two points have repeats."""
+    """Return the moderated variances between seeds of a study's models, from all its points; None if fewer than two
+    points have several seeds. (Moderated: each variance is shrunk towards the others, `bench.stats.moderated`.)"""
     repeats = []
     for item in samples:
         variance, df = seed_variance(item)
@@ -251,8 +260,9 @@ def pool(samples: Iterable[Samples]) -> Moderated | None:
 
 
 def moderated_variance(samples: Samples, pooled: Moderated | None) -> tuple[float, float]:
-    """Return the moderated variance of single seeds' means, and its degrees of freedom; (NaN, 0) where it is unknown.
-    Without `pooled`, it is the samples' own variance."""
+    """Return (the variance between seeds of a seed's mean, its degrees of freedom); (NaN, 0) where it is unknown. The
+    variance is moderated: shrunk towards those of the study's other models, `pooled`. With None, it is the samples'
+    own."""
     own, df = seed_variance(samples)
     if pooled is None or (df == 0 and pooled.df < BORROW_DF):
         return own, df
@@ -261,7 +271,8 @@ def moderated_variance(samples: Samples, pooled: Moderated | None) -> tuple[floa
 
 
 def seed_error(samples: Samples, pooled: Moderated | None) -> tuple[float, float]:
-    """Return the standard error of the mean over training seeds, and its degrees of freedom; (NaN, 0) if unknown."""
+    """Return (the standard error of the mean over training seeds, its degrees of freedom); (NaN, 0) if unknown.
+    `pooled`: variances of the study's models (`pool`); None: the samples' own variance is used."""
     variance, df = moderated_variance(samples, pooled)
     return math.sqrt(variance / max(1, len(samples.seeds))), df
 
@@ -269,8 +280,8 @@ def seed_error(samples: Samples, pooled: Moderated | None) -> tuple[float, float
 def sum_of_errors(
     errors: Sequence[tuple[float, float]], models: Sequence[Hashable] | None = None
 ) -> tuple[float, float]:
-    """Return the standard error of a sum of independent values, and its degrees of freedom, from (standard error,
-    degrees of freedom) of each value.
+    """Return (the standard error of a sum of independent values, its degrees of freedom), from (standard error, degrees
+    of freedom) of each value.
 
     This is the Behrens-Fisher problem. A moderated variance has an inverse gamma posterior, and the variance of a sum
     is a sum of such variables. As in `Moderated`, it is summarised by the inverse gamma distribution whose logarithm
@@ -278,8 +289,8 @@ def sum_of_errors(
     The mean of s² df / chi²(df) is s² df / (df - 2), and sums of several with s² alone hold the truth too rarely.)
 
     Args:
-        models: the model whose variance each error rests on. Errors of one model share one uncertain variance, so
-            their degrees of freedom do not add up. None: all are of different models.
+        models: for each error, the model whose variance it rests on. Errors of one model share one uncertain variance,
+            so their degrees of freedom do not add up. None: all errors are of different models.
     """
     names: Sequence[Hashable] = range(len(errors)) if models is None else models
     by_model = by_key((name, known) for name, known in zip(names, errors, strict=True) if known[0] > 0)
@@ -302,7 +313,9 @@ def _sum_of_two(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, 
 
 
 def estimate(samples: Samples, *, pooled: Moderated | None = None, level: float = POINT_LEVEL) -> Estimate:
-    """Return the mean of `samples` with its interval; the module's docstring says what the interval contains."""
+    """Return the mean of `samples` with its interval at a confidence `level`; the module's docstring says what the
+    interval contains. `pooled`: variances between seeds of the study's models (`pool`); None: only that of `samples`
+    is used."""
     return _estimate(samples, seed_error(samples, pooled), moderated=pooled is not None, level=level)
 
 
@@ -310,7 +323,13 @@ def estimate_difference(
     a: Samples, b: Samples, *, pooled: Moderated | None = None, level: float = POINT_LEVEL
 ) -> Estimate | None:
     """Return the difference a - b, with its interval, of two models that were trained independently: their variances
-    between seeds are added. A side without seeds has no such variance. None if they share no seeds or no draws."""
+    between seeds are added. A side without seeds (raw pixels) has no such variance. None if the two share no seeds or
+    no draws.
+
+    Args:
+        pooled: variances between seeds of the study's models (`pool`); None: the spread of the differences is used.
+        level: confidence level of the interval.
+    """
     both = difference(a, b)
     if both is None:
         return None
@@ -360,15 +379,15 @@ def _estimate(samples: Samples, seed_error: tuple[float, float], *, moderated: b
 
 
 def estimate_all(samples: Mapping[Key, Samples], *, level: float = POINT_LEVEL) -> dict[Key, Estimate]:
-    """Return the estimate of every point of one measure. The points' variances between seeds are shrunk towards each
-    other (`bench.stats.moderated`)."""
+    """Return the estimate (mean with interval) of every point of one measure, such as accuracy on one task. The points'
+    variances between seeds are shrunk towards each other (`bench.stats.moderated`)."""
     pooled = pool(samples.values())
     return {key: estimate(item, pooled=pooled, level=level) for key, item in samples.items()}
 
 
 def average(parts: Sequence[Samples]) -> Samples | None:
-    """Return the unweighted mean over tasks, seed by seed and draw by draw, so that seed noise that tasks share is
-    kept. None if the parts share no seed or no draw."""
+    """Return the unweighted mean of one model's samples on several tasks (`parts`). It is taken seed by seed and draw
+    by draw, so that seed noise that tasks share is kept. None if the parts share no seed or no draw."""
     matched = _matched(parts)
     if matched is None:
         return None
@@ -388,12 +407,12 @@ def average(parts: Sequence[Samples]) -> Samples | None:
 
 
 def difference(a: Samples, b: Samples) -> Samples | None:
-    """Return a - b on the seeds and draws that both have; None if there are none. A side without seeds (raw pixels) is
-    used for every seed.
+    """Return the values of a minus those of b, on the seeds and draws that both have; None if there are none. A side
+    without seeds (raw pixels) is used for every seed.
 
-    Both were scored on the same test images, but the answers to single images are not always recorded. The error over
-    test images is therefore that of two independent test sets, an upper bound for models that tend to err on the same
-    images (`bench.stats.paired` gives the smaller error where the answers are recorded).
+    Both sides were scored on the same test images, but the answers to single images are not always recorded. The error
+    over test images is therefore that of two independent test sets, an upper bound for models that tend to err on the
+    same images (`bench.stats.paired` gives the smaller error where the answers are recorded).
     """
     matched = _matched((a, b))
     if matched is None:
@@ -417,8 +436,9 @@ def difference(a: Samples, b: Samples) -> Samples | None:
 
 
 def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
-    """Interpolate between two horizons (budgets) of one training run: return (1 - w) a + w b; None if they share no
-    seed or no few-shot draw. Their errors over test images are taken as fully correlated."""
+    """Interpolate between two horizons (budgets) a and b of one training run: return (1 - w) a + w b with w =
+    `weight_b`; None if a and b share no seed or no few-shot draw. Their errors over test images are taken as fully
+    correlated."""
     matched = _matched((a, b))
     if matched is None:
         return None
@@ -438,8 +458,8 @@ def mix(a: Samples, b: Samples, weight_b: float) -> Samples | None:
 
 
 def mean_of(estimates: Sequence[Estimate]) -> Estimate:
-    """Return the mean of estimates of different models. Seeds are independent between models; draws and test images are
-    shared, so their margins are averaged as if fully correlated."""
+    """Return the mean of estimates of different models, with its interval. Seeds are independent between models; draws
+    and test images are shared, so their margins are averaged as if fully correlated."""
     number, level = len(estimates), estimates[0].level
     margins: dict[str, float] = {}
     repeated = [(e.margins[SEEDS] / t_quantile(e.seed_df, level), e.seed_df) for e in estimates if e.seed_df]
@@ -468,8 +488,9 @@ def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, i
     """Return one sentence for captions: which sources of chance the intervals contain, and which they exclude.
 
     Args:
-        trained_on: (data set, number of images) behind the estimates. Where several sizes of a data set are compared,
-            every seed has trained on the same subset of each size, so the effect of its choice is not measured.
+        trained_on: (data set, number of images) of the trainings behind the estimates. If several sizes of one data set
+            are compared, the sentence adds that the choice of images is excluded: all seeds train on the same subset of
+            a size, so the effect of its choice is not measured.
     """
     every = list(estimates)
     if not every:
@@ -490,8 +511,8 @@ def contents(estimates: Iterable[Estimate], *, trained_on: Iterable[tuple[str, i
 
 
 def _matched(parts: Sequence[Samples]) -> tuple[list[np.ndarray], tuple[int, ...], tuple[int, ...]] | None:
-    """Return (values of each part, seeds, draws) on the seeds and draws that all parts have; None if there are none.
-    Parts without seeds or draws are repeated to fit."""
+    """Return (values of each part, seeds, draws) on the seeds and draws that all parts have; None if there are none. A
+    part without seeds (draws) is repeated for every seed (draw)."""
     seeds = common_labels([p.seeds for p in parts])
     draws = common_labels([p.draws for p in parts])
     if seeds is None or draws is None:

@@ -1,7 +1,8 @@
 """Does a gain survive scale? Paired differences at growing compute, their trend over log2 compute, and one verdict.
 
-A ladder compares a change with a baseline at several amounts of compute, its rungs. A rung holds the differences
-(change minus baseline) of several seeds at one compute. Every quantity here is a weighted sum of the rungs' means: the
+A ladder compares a change (of a model or its training) with a baseline at several amounts of compute, its rungs. A rung
+holds the differences (accuracy with the change minus that of the baseline) of several seeds at one compute. Every
+quantity here is a weighted sum of the rungs' means: the
 gain at a rung, the mean gain, the slope, the gain at any compute. Its variance comes from the spread of the differences
 between seeds, estimated rung by rung, so that the noise may differ between rungs; its degrees of freedom are Welch's
 and Satterthwaite's. All seeds of a rung share the learning rates that were tuned for it, so more seeds do not average
@@ -37,7 +38,8 @@ MOST_MORE = 16  # at most this many more pairs of runs are proposed for a rung
 
 
 class LadderVerdict(StrEnum):
-    """What happens to the gain of a change as compute grows."""
+    """What happens to the gain of a change (its lead over the baseline) as compute grows: it grows, keeps its size,
+    fades towards 0, reverses its sign, or the measurements cannot tell (inconclusive)."""
 
     GROWS = "grows"
     KEEPS = "keeps"
@@ -52,10 +54,11 @@ VERDICTS = tuple(LadderVerdict)
 
 @dataclass(frozen=True, kw_only=True)
 class Sum:
-    """A weighted sum of the rungs' means, for each of T ladders; every array is (T,).
+    """A weighted sum, over rungs (amounts of compute), of the mean difference between change and baseline, for each of
+    T ladders; every array is (T,).
 
     Attributes:
-        value: the sum.
+        value: the sum, in percentage points.
         error: standard error of `value`.
         freedom: degrees of freedom of `error`.
     """
@@ -65,7 +68,7 @@ class Sum:
     freedom: np.ndarray
 
     def interval(self, level: float = 1 - LEVEL) -> tuple[np.ndarray, np.ndarray]:
-        """Return both ends of the interval by Student's t: (low, high), each (T,)."""
+        """Return both ends of the sum's interval by Student's t, at a confidence `level`: (low, high), each (T,)."""
         half = stats.t.ppf(0.5 + level / 2, self.freedom) * self.error
         return self.value - half, self.value + half
 
@@ -79,13 +82,14 @@ class Sum:
 
 @dataclass(frozen=True, kw_only=True)
 class Ladders:
-    """T ladders whose rungs have the same compute.
+    """T ladders, comparisons of a change with its baseline at R amounts of compute (rungs), which all ladders share.
 
     Attributes:
-        x_R: log2 of compute, ascending.
-        means_TR, variances_TR: mean and variance of the differences of each rung, in percentage points.
-        counts_TR: number of differences of each rung.
-        tuning: see `TUNING`.
+        x_R: log2 of the compute of each rung, ascending.
+        means_TR, variances_TR: mean and variance between seeds of each rung's differences (change minus baseline), in
+            percentage points and their squares.
+        counts_TR: number of differences (seeds) of each rung.
+        tuning: standard deviation of a rung's difference from imperfect tuning, as `TUNING`.
     """
 
     x_R: np.ndarray
@@ -96,10 +100,11 @@ class Ladders:
 
     @classmethod
     def of(cls, x_R: np.ndarray, gains_TRN: np.ndarray) -> Ladders:
-        """Make ladders from the differences of single seeds, in percentage points; NaN where a seed is missing.
+        """Make T ladders from differences of single seeds, `gains_TRN`, in percentage points; NaN where a seed is
+        missing. `x_R`: log2 of the compute of each rung, ascending.
 
         Raises:
-            ValueError: a rung with fewer than two seeds, or fewer than three rungs.
+            ValueError: a rung has fewer than two seeds, or there are fewer than three rungs.
         """
         counts_TR = np.isfinite(gains_TRN).sum(2)
         if len(x_R) < FEWEST_RUNGS or counts_TR.min() < 2:
@@ -108,27 +113,27 @@ class Ladders:
         return cls(x_R=np.asarray(x_R, float), means_TR=means_TR, variances_TR=variances_TR, counts_TR=counts_TR)
 
     def rung(self, index: int) -> Sum:
-        """Return the gain at one rung, as in a paired t test."""
+        """Return the mean difference (gain) at the rung number `index`, with its error as in a paired t test."""
         weights_TR = np.zeros_like(self.means_TR)
         weights_TR[:, index] = 1.0
         return self._sum(weights_TR)
 
     def mean(self) -> Sum:
-        """Return the mean gain over rungs, each weighted by its number of seeds."""
+        """Return the mean gain over rungs (amounts of compute), each weighted by its number of seeds."""
         return self._sum(self.counts_TR / self.counts_TR.sum(1, keepdims=True), scaled=True)
 
     def slope(self) -> Sum:
-        """Return the change of the gain per doubling of compute."""
+        """Return the slope of the line fitted to the gains at all rungs: their change per doubling of compute."""
         return self._sum(self._slope_weights(), scaled=True)
 
     def at(self, x: float) -> Sum:
-        """Return the gain that the fitted line has at x, a log2 of compute."""
+        """Return the gain at x, a log2 of compute, by the line fitted to the gains at all rungs."""
         centre_T1, share_TR = self._centre(), self.counts_TR / self.counts_TR.sum(1, keepdims=True)
         return self._sum(share_TR + (x - centre_T1) * self._slope_weights(), scaled=True)
 
     def one_more_run(self, x: float) -> Sum:
-        """Predict the difference that one more pair of runs at x would show: the value of the line; the error includes
-        the noise of a single pair and of a rung."""
+        """Predict the difference that one more pair of runs (change and baseline) would show at x, a log2 of compute.
+        The value is that of the fitted line; the error includes the noise of a single pair and of a rung."""
         line = self.at(x)
         pair_T = self.pooled()
         error = np.sqrt(line.error**2 + pair_T + self.between_rungs())
@@ -138,12 +143,13 @@ class Ladders:
         return Sum(value=line.value, error=error, freedom=np.maximum(freedom, 1.0))
 
     def pooled(self) -> np.ndarray:
-        """Return the variance of the difference of one pair of runs, pooled over rungs, (T,)."""
+        """Return the variance between seeds of the difference of one pair of runs (change minus baseline), pooled over
+        rungs, (T,)."""
         each_TR = self.counts_TR - 1
         return (self.variances_TR * each_TR).sum(1) / each_TR.sum(1)
 
     def between_rungs(self) -> np.ndarray:
-        """Return the variance of rungs about the line that the noise of seeds does not explain, (T,)."""
+        """Return the part of the variance of rungs about the line that noise between seeds does not explain, (T,)."""
         return self._scale() ** 2 * self.tuning**2 + (self._scale() ** 2 - 1) * (self.pooled() / self.counts_TR.mean(1))
 
     def _freedom(self) -> np.ndarray:
@@ -157,8 +163,8 @@ class Ladders:
         return self.counts_TR * apart_TR / (self.counts_TR * apart_TR**2).sum(1, keepdims=True)
 
     def _scale(self) -> np.ndarray:
-        """Return the factor by which rungs lie further from the line than seeds and tuning explain, (T,), at least
-        1."""
+        """Return the factor, at least 1, by which rungs lie further from the line than noise between seeds and tuning
+        explain, (T,)."""
         slope_T1 = (self._slope_weights() * self.means_TR).sum(1, keepdims=True)
         mean_T1 = (self.counts_TR * self.means_TR).sum(1, keepdims=True) / self.counts_TR.sum(1, keepdims=True)
         left_TR = self.means_TR - mean_T1 - slope_T1 * (self.x_R - self._centre())
@@ -181,7 +187,7 @@ def verdicts(ladders: Ladders, *, stands_T: np.ndarray | None = None) -> np.ndar
     """Return a verdict for each of T ladders, as an index into `VERDICTS`.
 
     Args:
-        stands_T: whether each slope is significant, where several changes share the level
+        stands_T: whether each slope is significant, if this was tested for several changes together
             (`bench.stats.levels.holm`); None: each slope is tested at `LEVEL` on its own.
     """
     slope, mean = ladders.slope(), ladders.mean()
@@ -210,11 +216,11 @@ class Truth:
     """The true values of a ladder that is simulated, in percentage points.
 
     Attributes:
-        gain: at the middle of the ladder.
-        change: of the gain, from the lowest rung to the highest.
+        gain: true difference (change minus baseline) in the middle of the ladder.
+        change: by how much the true difference grows from the lowest rung to the highest.
         pair: standard deviation of the difference of one pair of runs, at the lowest rung.
-        top_pair: the same at the highest rung; None: as at the lowest.
-        rung: standard deviation of a deviation that all seeds of a rung share.
+        top_pair: this standard deviation at the highest rung; None: as at the lowest.
+        rung: standard deviation, between rungs, of the deviation that all seeds of a rung share.
     """
 
     gain: float = 0.0
@@ -225,7 +231,8 @@ class Truth:
 
 
 def simulated(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int, rng: np.random.Generator) -> Ladders:
-    """Simulate ladders whose true values are `truth`."""
+    """Simulate a number of `ladders` whose true values are `truth`, with rungs at `x_R`, log2 of compute, and `seeds`
+    pairs of runs at each rung."""
     share_R = (x_R - x_R[0]) / (x_R[-1] - x_R[0])
     top = truth.pair if truth.top_pair is None else truth.top_pair
     spread_R = truth.pair + share_R * (top - truth.pair)
@@ -235,14 +242,15 @@ def simulated(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int, rng: n
 
 
 def power(truth: Truth, x_R: np.ndarray, *, seeds: int, ladders: int = 400, seed: int = 0) -> float:
-    """Return the fraction of ladders simulated from `truth` that get a conclusive verdict."""
+    """Return the fraction of simulated ladders that get a conclusive verdict. Arguments are as in `simulated`; `seed`
+    is the simulation's random seed."""
     made = verdicts(simulated(truth, x_R, seeds=seeds, ladders=ladders, rng=np.random.default_rng(seed)))
     return float((made != VERDICTS.index(LadderVerdict.INCONCLUSIVE)).mean())
 
 
 def seeds_needed(truth: Truth, x_R: np.ndarray, *, wanted: float = POWER) -> int | None:
-    """Return the fewest seeds with which a fraction `wanted` of the ladders simulated from `truth` gets a conclusive
-    verdict; None if that takes more than `MAX_SEEDS`."""
+    """Return the fewest seeds at each rung with which a fraction `wanted` of the ladders simulated from `truth` gets a
+    conclusive verdict; None if that takes more than `MAX_SEEDS`. `x_R`: log2 of compute of each rung."""
     low, high = 2, 3
     while power(truth, x_R, seeds=high) < wanted:
         if high == MAX_SEEDS:
@@ -259,12 +267,13 @@ def seeds_needed(truth: Truth, x_R: np.ndarray, *, wanted: float = POWER) -> int
 
 @dataclass(frozen=True, kw_only=True)
 class NextPairs:
-    """The pairs of runs (change and baseline) that narrow an answer most for their cost.
+    """The pairs of runs (change and baseline) that narrow the interval of an answer most for their cost.
 
     Attributes:
-        pairs_R: further pairs at every existing rung.
-        above: pairs at a new rung above the highest, as far above it as the two highest rungs are apart.
-        cost: of all these pairs.
+        pairs_R: number of further pairs at every existing rung (amount of compute).
+        above: number of pairs at a new highest rung. It is as far above the highest one so far (in log2 of compute) as
+            that is above the next lower one.
+        cost: cost of all these pairs, and of opening the new rung if there is one.
         half, half_then: expected half-width of the 95 % interval, in percentage points, without and with these pairs.
     """
 
@@ -278,16 +287,16 @@ class NextPairs:
 def next_pairs(
     found: Ladders, cost_R: np.ndarray, *, money: float, at: float | None = None, opening: float = 0.0
 ) -> NextPairs:
-    """Return the pairs of runs that, for at most `money`, narrow most the interval of the slope, or of the line at
-    `at`. They are found by greedy addition and exchange.
+    """Return the further pairs of runs, for at most `money`, that narrow an interval most: the interval of the slope,
+    or of the gain at one compute (`at`). They are found by greedy addition and exchange.
 
     Args:
-        found: one ladder (T = 1).
+        found: one ladder (T = 1), as far as it has been run.
         cost_R: cost of one pair at every rung.
-        money: in the unit of `cost_R`.
-        at: log2 of compute; None: the slope is to be narrowed.
-        opening: what a new rung costs beside its pairs: learning rates are tuned there, and those of lower rungs
-            change.
+        money: what all further pairs may cost, in the unit of `cost_R`.
+        at: log2 of the compute at which the gain is asked; None: the slope is asked.
+        opening: what a new rung costs beside its pairs, in the same unit: learning rates are tuned there, and those of
+            lower rungs change.
     """
     x_R = found.x_R
     x_S = np.append(x_R, 2 * x_R[-1] - x_R[-2])
@@ -341,7 +350,8 @@ def next_pairs(
 
 
 def _fewer(count_S: np.ndarray, begun_S: np.ndarray) -> list[np.ndarray]:
-    """Return variants of the design `count_S`: in each, one rung goes back to the pairs it had in `begun_S`."""
+    """Return variants of the design `count_S` (number of pairs at each rung): in each variant, one rung goes back to
+    the number it had in `begun_S`, the pairs that were run already."""
     made = []
     for place in np.flatnonzero(count_S > begun_S):
         less = count_S.copy()

@@ -12,13 +12,13 @@ LEAST_P = 1e-9  # smallest p-value returned
 
 
 def p_value(e: Estimate, *, beside: float = 0.0) -> float:
-    """Return the p-value of a difference: 1 - the level at which its interval just reaches 0.
+    """Return the p-value of a difference `e`: 1 - the confidence level at which its interval just reaches 0.
 
-    The level is found by bisection. At each level, the margin of each source of chance is rescaled with that source's
-    own quantile.
+    The level is found by bisection. At each level, the margin of each source of chance (seeds, draws, test images) is
+    rescaled with that source's own quantile.
 
     Args:
-        beside: a margin that is the same at every level; it is added in quadrature.
+        beside: a further margin, the same at every level, which is added in quadrature.
     """
     if not e.value:
         return 1.0
@@ -33,8 +33,8 @@ def p_value(e: Estimate, *, beside: float = 0.0) -> float:
 
 
 def _half(e: Estimate, level: float) -> float:
-    """Return half the width of the interval at another level. Margins that are not a multiple of a quantile stay as
-    they are."""
+    """Return the half-width of the interval of `e` at another confidence level. A margin whose degrees of freedom are
+    unknown stays as it is."""
     df = {SEEDS: e.seed_df, DRAWS: e.num_draws - 1.0, IMAGES: e.image_df}
     return math.hypot(
         *(
@@ -47,11 +47,11 @@ def _half(e: Estimate, level: float) -> float:
 def holm(p: Sequence[float], *, share: float, weights: Sequence[float] | None = None) -> list[bool]:
     """Return which of several null hypotheses are rejected by Holm's procedure (Holm 1979).
 
-    The probability that any true one is rejected is at most `share`, however the tests depend on each other.
-
     Args:
         p: the p-value of each hypothesis.
-        weights: positive, one for each hypothesis, fixed beforehand (also in Holm 1979): a larger weight makes a
+        share: upper limit of the probability that any true hypothesis is rejected, however the tests depend on each
+            other.
+        weights: a positive weight for each hypothesis, fixed beforehand (also in Holm 1979): a larger weight makes a
             hypothesis easier to reject and the others harder. None: equal weights.
     """
     weights = [1.0] * len(p) if weights is None else weights

@@ -60,11 +60,11 @@ class Repeated:
     """An observed variance between seeds, of one model at one budget.
 
     Attributes:
-        model: the model that was trained.
-        trunk: the training run, which other budgets may share.
-        log_odds: log-odds of the mean accuracy; one trend is over these.
-        log_images: log of the images seen; the other trend is over these.
-        variance: between single seeds, of log-odds.
+        model: identifies the model that was trained.
+        trunk: identifies the training run, without its seed; other budgets may share it.
+        log_odds: log-odds of the mean accuracy, over which the first trend of log σ² runs.
+        log_images: log of the images seen, over which the second trend runs.
+        variance: variance between single seeds of the log-odds.
         df: degrees of freedom of `variance`, above 0.
     """
 
@@ -78,14 +78,15 @@ class Repeated:
 
 @dataclass(frozen=True, kw_only=True)
 class Moderated:
-    """The posterior of the variances between seeds of a study's models. Arrays: T pairs of trends, G models.
+    """The posterior of the variances σ² between seeds of a study's models. log σ² has two linear trends, over log-odds
+    and over log images. Arrays: T pairs of their slopes (the grid), G models.
 
     Attributes:
-        df: seeds beyond the first, summed over trunks (training runs).
-        models: for each model that was repeated, its column in `mean_TG`; the last column stands for a model without
-            repeats.
+        df: number of seeds beyond the first, summed over trunks (training runs).
+        models: for each model that was trained with several seeds, its column in `mean_TG`; the last column stands for
+            a model without repeats.
         slopes_T2: every pair of slopes (over log-odds, over log images).
-        weight_T: posterior weight of every pair; empty where no seeds differed.
+        weight_T: posterior weight of every pair of slopes; empty if no seeds differed.
         mean_TG, square_TG: posterior mean of log σ² at `centre_2`, and of its square, given the slopes.
         centre_2: (log-odds, log images) at which log σ² is given.
         least_2, most_2: range of (log-odds, log images) that was observed; beyond it the trends are constant.
@@ -102,8 +103,8 @@ class Moderated:
     most_2: np.ndarray
 
     def of(self, model: Hashable, log_odds: float, log_images: float) -> tuple[float, float]:
-        """Return the variance between single seeds of a model, in log-odds, and its degrees of freedom; (0, `df`) where
-        no seeds differed."""
+        """Return (the variance between single seeds of a model's log-odds, its degrees of freedom), at an accuracy with
+        these log-odds and after this log of images seen; (0, `df`) if no seeds of the study differed."""
         if not len(self.weight_T):
             return 0.0, float(self.df)
         column = self.models.get(model, len(self.models))
@@ -116,7 +117,8 @@ class Moderated:
 
 
 def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
-    """Moderate the variances between seeds of a study; None if `repeats` is empty."""
+    """Return the posterior of the variances between seeds of a study's models, given the observed variances `repeats`;
+    None if there are none."""
     if not repeats:
         return None
     models = {model: column for column, model in enumerate(dict.fromkeys(item.model for item in repeats))}
@@ -153,7 +155,7 @@ def moderate(repeats: Sequence[Repeated]) -> Moderated | None:
 
 
 def independent(budgets: int) -> float:
-    """Return the effective number of independent variances among those of `budgets` budgets of one trunk.
+    """Return the number of independent variances that the variances at `budgets` budgets of one trunk are worth.
 
     Values at neighbouring budgets have the correlation `ADJACENT`, and k budgets apart its k-th power. Squares of
     normal values whose correlation is r have the correlation r² (Isserlis 1918).
@@ -163,12 +165,13 @@ def independent(budgets: int) -> float:
 
 
 def trends() -> np.ndarray:
-    """Return every pair of slopes of the two grids `SLOPES`, (T, 2)."""
+    """Return every pair of slopes (over log-odds, over log images) from the two grids `SLOPES`, (T, 2)."""
     return np.array(list(product(*SLOPES)))
 
 
 def inverse_gamma(mean: float, variance: float) -> tuple[float, float]:
-    """Return s² and df of the random variable s² df / chi²(df) whose logarithm has this mean and variance."""
+    """Return (s², df) of the random variable s² df / chi²(df), which is inverse gamma, whose logarithm has this mean
+    and variance."""
     df = max(LEAST_DF, 2 * inverse_trigamma(variance))
     return math.exp(mean + float(special.digamma(df / 2)) - math.log(df / 2)), df
 
@@ -186,8 +189,8 @@ def inverse_trigamma(y: float) -> float:
 
 
 def log_likelihood(d0: np.ndarray, s0: np.ndarray, df: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """Return the log density, up to a constant in (d0, s0²), of sums of squares with `df` degrees of freedom each:
-    s² = squares / df is s0² times an F(df, d0) variable. `s0` is s0². Arrays are broadcast."""
+    """Return the log density, up to a term without d0 and s0², of sums of squares with `df` degrees of freedom each:
+    s² = squares / df is s0² times an F(df, d0) variable. The argument `s0` holds s0². Arrays are broadcast."""
     prior = special.gammaln((d0 + df) / 2) - special.gammaln(d0 / 2) + d0 / 2 * np.log(d0 * s0)
     return np.asarray(prior - (d0 + df) / 2 * np.log(d0 * s0 + squares))
 
@@ -195,8 +198,16 @@ def log_likelihood(d0: np.ndarray, s0: np.ndarray, df: np.ndarray, squares: np.n
 def _log_variances(
     x_N2: np.ndarray, squares_N: np.ndarray, df_N: np.ndarray, group_N: np.ndarray, groups: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the posterior weight of every pair of trends (T,), and the posterior mean of log σ² at x = 0 and of its
-    square, for every pair and group (T, G). The last group has no variances."""
+    """Return the posterior weight of every pair of slopes (T,), and the posterior means of log σ² at x = 0 and of its
+    square, for every pair and model (T, G each).
+
+    Args:
+        x_N2: (log-odds, log images) of every observed variance, from their mean weighted by `df_N`.
+        squares_N: variances times degrees of freedom.
+        df_N: degrees of freedom.
+        group_N: index of the model of every variance.
+        groups: number of models G; the last one has no observed variance.
+    """
     df_G = np.bincount(group_N, df_N, groups)
     every_T2 = trends()
     chunk = max(1, MOST_NUMBERS // (len(NODES) * len(PRIOR_DF) * groups))
@@ -216,8 +227,14 @@ def _log_variances(
 def _given_trends(
     df_G: np.ndarray, squares_TG: np.ndarray, beforehand_T: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the log weight of every pair of trends (T,), and the means of log σ² and of its square (T, G), summed over
-    the grids of d0 and log s0²."""
+    """Return the log weight of every pair of slopes (T,), and the means of log σ² and of its square (T, G each), all
+    summed over the grids of d0 and log s0².
+
+    Args:
+        df_G: degrees of freedom of every model, over all its variances.
+        squares_TG: sum of squares of every model, scaled by the trends.
+        beforehand_T: log prior weight of every pair of slopes.
+    """
     d0_D1, squares_T1G = PRIOR_DF[:, None], squares_TG[:, None]
     half_DG = (d0_D1 + df_G) / 2
     middle_TD1, sd_TD1 = _peak(d0_D1, df_G, squares_T1G)
@@ -236,7 +253,8 @@ def _given_trends(
 
 def _peak(d0_D1: np.ndarray, df_G: np.ndarray, squares_T1G: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return log s0² at the maximum of the likelihood, and its standard deviation by the curvature there, for every
-    pair of trends and d0, each (T, D, 1). Newton's method starts at the log of the mean variance."""
+    pair of slopes and d0, each (T, D, 1). Newton's method starts at the log of the mean variance. Arguments are as in
+    `_given_trends`, with d0 on the axis D."""
     start_T11 = np.log(squares_T1G.sum(axis=-1, keepdims=True) / df_G.sum())
     at_TD1 = np.repeat(start_T11, len(d0_D1), axis=1)
     known_G = df_G > 0

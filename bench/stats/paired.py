@@ -1,4 +1,4 @@
-"""Two evaluations on the same test images, compared image by image.
+"""Compares two evaluations on the same test images, image by image.
 
 Models tend to err on the same images, so most of the sampling error that a finite test set adds to two accuracies
 cancels in their difference. The standard error over test images is that of the mean of each image's difference (1, 0 or
@@ -31,11 +31,13 @@ class Paired:
     """For each test image, how much more often the first model was right than the second, averaged over runs.
 
     Attributes:
-        difference_M: from -1 to 1, in the order of the test set.
-        content_hash: of the test images.
-        groups_M: group labels, equal for test images that belong together; None where each stands alone.
-        shared: the part of `error`² that comes from single answers, which vary by run and image; the spread of the
-            runs' means contains it as well. 0 for one run.
+        difference_M: fraction of the runs in which the first model was right, minus that of the second: -1 to 1, in the
+            order of the test set.
+        content_hash: hash of the test images.
+        groups_M: group labels, equal for test images that belong together (such as photos of one patient); None if
+            every image stands alone.
+        shared: the part of `error`² that comes from answers varying at random with run and image. The spread of the
+            runs' means contains this part as well. 0 for one run.
     """
 
     difference_M: np.ndarray
@@ -50,8 +52,9 @@ class Paired:
 
 
 def pair(a: Samples, b: Samples) -> Paired | None:
-    """Compare a with b image by image, over the seeds and draws that both have. None if the records of either do not
-    say which images were right, if the test images are not the same, or if too few answers differ (`MIN_DIFFERING`)."""
+    """Return the differences a - b image by image, averaged over the seeds and draws that both have. None if the
+    records of either do not say which images were right, if the test images are not the same, or if too few answers
+    differ (`MIN_DIFFERING`)."""
     both = difference(a, b)
     if both is None or a.correct_SD is None or b.correct_SD is None:
         return None
@@ -68,9 +71,9 @@ def pair(a: Samples, b: Samples) -> Paired | None:
 
 
 def resampled_error(a: Samples, b: Samples) -> float | None:
-    """Return the standard error over test images of a - b, for a metric that is not a mean over images: both records
-    hold its values in the same resamples of the test set. None if they do not, or if there are several seeds or draws.
-    """
+    """Return the standard error over test images of a - b, for a metric that is not a mean over images: the spread of
+    a - b over resamples of the test set. None if the records of a and b do not hold their values in the same resamples,
+    if a - b is the same in all of them, or if there are several seeds or draws."""
     if a.resampled_SD is None or b.resampled_SD is None or a.resampled_SD.size != 1 or b.resampled_SD.size != 1:
         return None
     one, other = a.resampled_SD.flat[0], b.resampled_SD.flat[0]
@@ -81,8 +84,8 @@ def resampled_error(a: Samples, b: Samples) -> float | None:
 
 
 def mean_of(pairs: Sequence[Paired | None]) -> Paired | None:
-    """Return the unweighted mean of the differences, image by image; None unless all are known and on the same test
-    images."""
+    """Return the unweighted mean of several pairs' differences, image by image; None unless all are known (not None)
+    and on the same test images."""
     known = [one for one in pairs if one is not None]
     if len(known) < len(pairs) or len({one.content_hash for one in known}) != 1:
         return None
@@ -94,14 +97,17 @@ def contrast_error(parts: Sequence[tuple[float, Samples]]) -> float | None:
     """Return the standard error over test images of a weighted sum of accuracies, such as a difference of averages over
     tasks and budgets. It is computed image by image; different test sets are independent.
 
-    The part that comes from single answers is left out, because the spread of the runs contains it (`Paired.shared`).
+    The part that comes from answers varying at random with run and image is left out, because the spread of the runs
+    contains it (`Paired.shared`).
 
     Args:
-        parts: weights and scores; only seeds and draws that all parts have are used, where they have any.
+        parts: (weight, accuracies) of each term of the sum. Only the seeds and draws are used that all terms have; a
+            term without seeds (draws) is used for all of them.
 
     Returns:
-        None where it is unknown: some part does not hold which images were right; the weights on some test set do not
-        add up to 0 (there is nothing to pair); or the answers to too few images, or groups of them, differ.
+        The standard error; None if it is unknown: some term does not hold which images were right, the weights on some
+        test set do not add up to 0 (there is nothing to pair), or the answers to too few images, or groups of them,
+        differ.
     """
     seeds = common_labels([samples.seeds for _, samples in parts])
     draws = common_labels([samples.draws for _, samples in parts])
@@ -131,7 +137,8 @@ def contrast_error(parts: Sequence[tuple[float, Samples]]) -> float | None:
 
 
 def image_variance(x_M: np.ndarray, groups_M: np.ndarray | None) -> float:
-    """Return the variance of the mean of x over test images; images of one group are not independent of each other."""
+    """Return the variance of the mean of x over test images. Images of one group are not independent of each other;
+    `groups_M`: group label of each image; None: all images are independent."""
     if groups_M is not None:
         return cluster_error(x_M, groups_M)[0] ** 2
     return float(x_M.var(ddof=1)) / len(x_M)
@@ -142,7 +149,8 @@ def _by_group(x_M: np.ndarray, groups_M: np.ndarray | None) -> np.ndarray:
 
 
 def _chosen(samples: Samples, both: Samples) -> list[Correct]:
-    """Return the answers of `samples` at the seeds and draws of `both`, a difference of which `samples` is one side."""
+    """Return the answers to single test images in `samples`, one entry per seed and draw of `both`. `both` is a
+    difference whose one side is `samples`."""
     assert samples.correct_SD is not None
     rows = [samples.seeds.index(seed) for seed in both.seeds] if samples.seeds else [0]
     columns = [samples.draws.index(draw) for draw in both.draws] if samples.draws else [0]
@@ -150,13 +158,13 @@ def _chosen(samples: Samples, both: Samples) -> list[Correct]:
 
 
 def _right(answers: Sequence[Correct]) -> np.ndarray:
-    """Return which answers were right, as 0 or 1: float64 (runs, images)."""
+    """Return which answers were right (1) or wrong (0), for every run: float64 (runs, images)."""
     return np.array([answer.right_M for answer in answers], dtype=float)
 
 
 def _shared(x_RM: np.ndarray, groups_M: np.ndarray | None = None) -> float:
-    """Return the part of the variance of the overall mean that neither runs nor images (or groups of them) explain: the
-    residual of a two-way layout without repeats. 0 for one run."""
+    """Return the part of the variance of the mean of x (runs, images) that neither runs nor images (or groups of
+    images) explain: the residual of a two-way layout without repeats. 0 for one run."""
     if groups_M is not None:  # sum the deviations of each group, so that large groups weigh more, as in the mean
         centred_RM = x_RM - x_RM.mean()
         x_RM = np.array([group_sums(x_M, groups_M) for x_M in centred_RM]) * len(np.unique(groups_M)) / x_RM.shape[1]
@@ -171,8 +179,8 @@ def detectable(num_test: int) -> tuple[float, float] | None:
     """Return the smallest difference of two accuracies that a test set of `num_test` images can show, and the fraction
     of images on which exactly one of the models is assumed to be right (`MIN_DIFFERING` images at least).
 
-    The interval of that difference excludes 0 with probability `POWER` (McNemar's test, normal approximation). None for
-    a test set of fewer than `MIN_DIFFERING` images.
+    The interval of a difference of this size excludes 0 with probability `POWER` (McNemar's test, normal
+    approximation). None for a test set of fewer than `MIN_DIFFERING` images.
     """
     from scipy import special
 

@@ -10,8 +10,8 @@ FAR_OFF = 6.0  # standard errors; a run this much worse than the best cannot hav
 
 
 def pareto(x: Sequence[float], y: Sequence[float]) -> list[int]:
-    """Return the indices of the points that no point of equal or smaller x beats in y (smaller is better), in order of
-    x."""
+    """Return the indices of the points on the Pareto frontier, in order of x: those whose y (smaller is better) is
+    smaller than that of all points of smaller or equal x."""
     order = sorted(range(len(x)), key=lambda i: (x[i], y[i]))
     kept: list[int] = []
     for i in order:
@@ -28,11 +28,11 @@ def frontier_bias(
     Args:
         y: observed value of every run; smaller is better.
         noise: standard deviation of each value, or one for all.
-        members: for each group, the indices of the runs that compete in it.
-        draws: simulated repetitions.
+        members: for each group, the indices of the runs from which its best one is picked.
+        draws: number of simulated repetitions, in which noise is added to the observed values.
 
-    Returns: for each group, the mean of (noisy minimum - true value of the run picked), with the observed values taken
-        as true; it is negative. Subtract it from the observed minimum.
+    Returns: for each group, the mean over repetitions of (noisy minimum - true value of the run picked), where the
+        observed values are taken as true; (groups,), negative. Subtract it from the observed minimum.
     """
     rng = np.random.default_rng(seed)
     biases, spread = [], np.broadcast_to(noise, y.shape)

@@ -38,17 +38,18 @@ MISFIT_P = 0.05  # p-value of an F test below which the polynomial is said to mi
 
 @dataclass(frozen=True, kw_only=True)
 class Peak:
-    """The maximum of a fitted polynomial, with an interval of its place.
+    """The maximum of a fitted polynomial, with an interval of its place (its x).
 
     Attributes:
         place: x of the maximum.
         top: y of the maximum.
         shape: coefficients of (x - `centre`), its square and, of a cubic, its cube.
+        centre: x from which the polynomial's powers are taken.
         low, high: interval of `place`. An end is infinite where the measurements do not bound it, and NaN where the
             noise is unknown.
         error: standard error of `place` by the delta method.
         df: degrees of freedom of the noise estimate.
-        misfit: whether the polynomial misses the means by more than their spread explains.
+        misfit: whether the polynomial misses the mean y at some places by more than the spread of repeats explains.
     """
 
     place: float
@@ -73,11 +74,17 @@ class Peak:
 def between(
     x_N: Sequence[float], y_N: Sequence[float], repeat_N: Sequence[int], *, level: float = POINT_LEVEL
 ) -> tuple[float, float]:
-    """Return two places that the peak lies between, whatever the shape of the curve, as long as it has only one peak.
+    """Return two places (x) between which the peak lies, whatever the shape of the curve, as long as it has only one
+    peak.
 
-    They are the nearest place on each side of the highest mean whose own mean is significantly lower (Bonferroni over
-    places); -inf or inf where there is none. This bounds the peak even where the polynomial of `peak` cannot, because
-    that leaves out measurements far below the peak.
+    They are, on each side of the place with the highest mean, the nearest place whose mean is significantly lower
+    (Bonferroni over places); -inf or inf without such a place. This bounds the peak even where the polynomial of `peak`
+    cannot, because the polynomial leaves out measurements far below the peak.
+
+    Args:
+        x_N, y_N: single measurements.
+        repeat_N: the repeat (seed) that each measurement belongs to.
+        level: confidence level.
     """
     y = np.asarray(y_N, float)
     places, group = np.unique(np.asarray(x_N, float), return_inverse=True)
@@ -101,9 +108,9 @@ def between(
 
 
 def near_peak(means_P: Sequence[float]) -> range:
-    """Return the indices of the places around the highest mean that a curve is fitted to: one neighbour on each side,
-    and a second one where its mean is at most `FALL` below the highest. Means are in order of their places; the range
-    ends before a NaN."""
+    """Return the indices of the places to which a curve is fitted: the place with the highest mean, one neighbour on
+    each side, and on each side a second neighbour if its mean is at most `FALL` below the highest. `means_P`: mean y in
+    order of place; the range ends before a NaN."""
     best = int(np.nanargmax(means_P))
     low = high = best
     for step in range(1, NEIGHBOURS + 1):
@@ -119,11 +126,13 @@ def near_peak(means_P: Sequence[float]) -> range:
 def peak(
     x_N: Sequence[float], y_N: Sequence[float], repeat_N: Sequence[int], *, level: float = POINT_LEVEL
 ) -> Peak | None:
-    """Fit the peak of single measurements. None if there are fewer than three distinct places, or if the curve has no
-    maximum near them.
+    """Fit a polynomial to single measurements and return its maximum. None if there are fewer than three distinct
+    places (x), or if the curve has no maximum near them.
 
     Args:
+        x_N, y_N: single measurements.
         repeat_N: the repeat (seed) that each measurement belongs to.
+        level: confidence level of the interval.
     """
     x, y, repeat = np.asarray(x_N, float), np.asarray(y_N, float), np.asarray(repeat_N)
     places, group = np.unique(x, return_inverse=True)
@@ -160,13 +169,15 @@ def peak(
 
 
 def cut(found: Peak, ends: tuple[float, float]) -> Peak:
-    """Return the peak with its interval cut to the range `ends`; the interval keeps at least the peak itself."""
+    """Return the peak with its interval cut to the range `ends`; the interval still contains the peak's place, even if
+    that is outside the range."""
     low, high = max(found.low, ends[0]), min(found.high, ends[1])
     return replace(found, low=min(low, found.place), high=max(high, found.place))
 
 
 def _of_three(places: np.ndarray, means: Sequence[float]) -> float:
-    """Return the place of the maximum of the parabola through the highest mean and its two neighbours."""
+    """Return the place of the maximum of the parabola through the highest mean and its two neighbours, not beyond
+    these."""
     best = min(max(int(np.argmax(means)), 1), len(places) - 2)
     curve = np.polyfit(places[best - 1 : best + 2], means[best - 1 : best + 2], 2)
     at = -curve[1] / (2 * curve[0]) if curve[0] < 0 else places[int(np.argmax(means))]
@@ -174,7 +185,7 @@ def _of_three(places: np.ndarray, means: Sequence[float]) -> float:
 
 
 def _rise(shape: np.ndarray | Sequence[float], x: float) -> float:
-    """Return the polynomial without its constant term, at a distance x from the centre."""
+    """Return the polynomial with coefficients `shape`, without a constant term, at a distance x from the centre."""
     return math.fsum(c * x**power for power, c in enumerate(shape, 1))
 
 
@@ -202,9 +213,15 @@ def _slope_error(covariance: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _flat(shape: np.ndarray, covariance: np.ndarray, t: float, vertex: float, *, reach: float) -> tuple[float, float]:
-    """Return the range of places around the vertex where the slope does not differ significantly from zero (Fieller's
+    """Return the range of places around the maximum where the slope does not differ significantly from zero (Fieller's
     interval, for any polynomial), as distances from the centre. An end is infinite where the slope does not become
-    significant within `reach` of the centre or `BEYOND` of the vertex."""
+    significant within `reach` of the centre or `BEYOND` of the maximum.
+
+    Args:
+        covariance: of the coefficients `shape`.
+        t: quantile of Student's t, in standard errors of the slope.
+        vertex: place of the maximum, as a distance from the centre.
+    """
     ends = []
     for side, sign in ((min(-reach, vertex - BEYOND), 1.0), (max(reach, vertex + BEYOND), -1.0)):
         x = np.linspace(vertex, side, STEPS)
@@ -216,7 +233,15 @@ def _flat(shape: np.ndarray, covariance: np.ndarray, t: float, vertex: float, *,
 def _noise(
     design: np.ndarray, y: np.ndarray, residual: np.ndarray, group: np.ndarray, levels: np.ndarray
 ) -> tuple[float, int, bool]:
-    """Return (variance of one measurement, its degrees of freedom, whether the polynomial misses the means)."""
+    """Return (variance of one measurement, its degrees of freedom, whether the polynomial misses the mean y of the
+    places significantly); (NaN, 0, False) without degrees of freedom.
+
+    Args:
+        design: design matrix of the polynomial's fit, one row per measurement.
+        residual: residuals of this fit.
+        group: index of each measurement's place.
+        levels: the columns of `design` that give each repeat its offset.
+    """
     df = len(y) - int(np.linalg.matrix_rank(design))
     if df <= 0:
         return math.nan, 0, False
@@ -232,7 +257,8 @@ def _noise(
 
 
 def ratio(a: Peak, b: Peak, *, level: float = POINT_LEVEL) -> tuple[float, float, float]:
-    """Return the distance from b's place to a's and the ends of its interval: (distance, low, high).
+    """Return the distance in x from the peak b to the peak a, and the ends of its interval: (distance, low, high). If x
+    is a logarithm, this is the log of a ratio.
 
     The half-widths of both intervals are added in quadrature. Measurements at two budgets may share seeds; this is
     ignored, which makes the interval wider rather than narrower. Infinite ends stay infinite.

@@ -1,1 +1,1 @@
-"""The only code that writes results: atomic files, cell directories, records, checkpoints, leases."""
+"""The only code that writes results: folders of studies and cells, records, checkpoints, weights, leases."""

@@ -13,8 +13,8 @@ WRITTEN = (".png", ".svg", ".csv", ".md", ".tex")  # endings of the files that a
 
 
 def read(study: Path) -> frozenset[str]:
-    """Return the files that the last report wrote into `FOLDERS`, such as "figures/compute.png"; an empty set if
-    built.json is missing or damaged."""
+    """Return the names of the files that the last report wrote into `FOLDERS`, such as "figures/compute.png"; an empty
+    set if built.json is missing or damaged. `study`: folder of the study."""
     try:
         names = files.read_sealed(study / BUILT)["files"]
     except (OSError, ValueError, KeyError):
@@ -23,7 +23,11 @@ def read(study: Path) -> frozenset[str]:
 
 
 def write(study: Path, names: Iterable[str]) -> None:
-    """Write built.json with these names, which `read` then returns. Raises UserError if it cannot be written."""
+    """Write built.json with these names of files, which `read` then returns. `study`: folder of the study.
+
+    Raises:
+        UserError: the file cannot be written.
+    """
     files.write_sealed(study / BUILT, {"files": sorted(names)})
 
 

@@ -1,8 +1,9 @@
 """Save and load checkpoints: tensors as safetensors, the rest as JSON, and a manifest with the sha256 of both files.
 
 A checkpoint is a folder, which is renamed into place when it is complete. A flipped bit loads silently from every
-tensor format, so a checkpoint is used only if its manifest verifies. A damaged one is moved to `quarantine/` with the
-reason, never deleted, and the next older one is used.
+tensor format, so a checkpoint is used only if its files match its manifest. A damaged checkpoint is moved to
+`quarantine/` with the reason, never deleted, and the next older checkpoint is used. The argument `folder` of these
+functions is the folder that holds the checkpoints of one cell.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bench.store import faults, tensors
 if TYPE_CHECKING:
     import torch
 
-MAX_KEPT = 2  # checkpoints kept: the newer one could turn out to be damaged
+MAX_KEPT = 2  # number of checkpoints that are kept, because the newest could turn out to be damaged
 APPEARS_WITHIN = 60.0  # seconds that a checkpoint written by another machine may take to appear on this one
 MANIFEST = "manifest.json"
 PREFIX = "step-"
@@ -40,9 +41,10 @@ class Checkpoint:
     """The contents of a checkpoint.
 
     Attributes:
-        step: training steps done over all segments (`TrainingProgress.work`); the folder is named after it.
-        tensors: name -> tensor.
-        state: everything else, as JSON types.
+        step: number of training steps done so far in all parts of the training (`TrainingProgress.work`); the folder
+            of the checkpoint is named after it.
+        tensors: name -> tensor of the state of the training.
+        state: the rest of that state, as JSON types.
     """
 
     step: int
@@ -51,13 +53,15 @@ class Checkpoint:
 
 
 def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None] = lambda: None) -> Path:
-    """Write a checkpoint to a new folder and rename it into place; then drop all but the newest `MAX_KEPT`.
-
-    Args:
-        check_lease: called just before the folder is renamed into place; if it raises, nothing is left behind.
+    """Write a checkpoint to a new folder in `folder`, delete all checkpoints there but the newest `MAX_KEPT`, and
+    return the path of the new folder.
 
     Tensors are written in pieces, one after the other, and hashed on the way, so that no second copy of them is held in
     memory.
+
+    Args:
+        check_lease: is called just before the new folder is renamed into place. If it raises an error, because another
+            process has taken over the cell, nothing is left behind.
 
     Raises:
         UserError: the checkpoint cannot be written (the disk is full, …); older checkpoints are untouched.
@@ -89,7 +93,7 @@ def save(folder: Path, checkpoint: Checkpoint, *, check_lease: Callable[[], None
 
 
 def verify(path: Path, names: Sequence[str] = FILES) -> None:
-    """Check the named files of a checkpoint (by default all of them) against its manifest.
+    """Check the files `names` of the checkpoint in the folder `path` against its manifest.
 
     Raises:
         ValueError: the manifest or a file is damaged or missing; the message says which and how.
@@ -115,9 +119,10 @@ def verify(path: Path, names: Sequence[str] = FILES) -> None:
 
 
 def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest checkpoint that verifies (None if none does), and a message for each newer one that does not.
+    """Return (newest checkpoint in `folder` whose files match its manifest, or None; a message for each newer one,
+    which is damaged).
 
-    Those that do not verify are moved to `quarantine/`.
+    Damaged checkpoints are moved to `quarantine/`.
     """
     from safetensors.torch import load_file
 
@@ -136,10 +141,11 @@ def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def load(folder: Path, step: int) -> Checkpoint:
-    """Load the newest checkpoint of a step, without verifying it: another process has just done so.
+    """Return the newest checkpoint of a training step in `folder`, without verifying it, because another process has
+    just verified it.
 
     If that process runs on another machine, a network file system may show the checkpoint here a little later, so this
-    waits for it up to `APPEARS_WITHIN` seconds.
+    function waits for it up to `APPEARS_WITHIN` seconds.
 
     Raises:
         UserError: the checkpoint does not appear in that time.
@@ -158,9 +164,10 @@ def load(folder: Path, step: int) -> Checkpoint:
 
 
 def newest_state(folder: Path) -> dict[str, Any] | None:
-    """Return the JSON state of the newest checkpoint whose state verifies; None if there is none.
+    """Return the `Checkpoint.state` of the newest checkpoint in `folder` whose file of the state matches the manifest;
+    None if there is no such checkpoint.
 
-    For showing progress only: the tensors are not verified.
+    This is for showing progress only, because the tensors are not verified.
     """
     for path in _steps(folder):
         try:
@@ -172,7 +179,8 @@ def newest_state(folder: Path) -> dict[str, Any] | None:
 
 
 def clear(folder: Path) -> None:
-    """Remove all checkpoints of a cell that no longer needs them (its record is written). Quarantined ones stay."""
+    """Delete all checkpoints in `folder`, because the cell's record is written and they are no longer needed. Damaged
+    checkpoints in `quarantine/` stay."""
     for path in _steps(folder):
         shutil.rmtree(path, ignore_errors=True)
     if folder.exists():
@@ -182,21 +190,21 @@ def clear(folder: Path) -> None:
 
 
 def _number(path: Path) -> tuple[int, int]:
-    """Parse a checkpoint folder's name into (step, how often that step had been saved before); (-1, 0) for any other
-    name."""
+    """Parse the name of a checkpoint's folder into (step, number of times that the step had been saved before). Return
+    (-1, 0) if `path` has another name."""
     match = NAME.fullmatch(path.name)
     return (int(match[1]), int(match[2] or 0)) if match else (-1, 0)
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Return the folders of complete checkpoints, newest first."""
+    """Return the folders of the complete checkpoints in `folder`, newest first."""
     found = (path for path in folder.glob(f"{PREFIX}*") if path.is_dir() and _number(path)[0] >= 0)
     return sorted(found, key=_number, reverse=True) if folder.exists() else []
 
 
 def _new(folder: Path, step: int) -> Path:
-    """Return a new folder name for a checkpoint of this step. An existing folder of the same step is not replaced,
-    because for a moment there would be neither."""
+    """Return the path of a new folder, in `folder`, for a checkpoint of this step. An existing folder of the same step
+    is not replaced, because for a moment neither would exist."""
     saved = [number for saved_at, number in map(_number, _steps(folder)) if saved_at == step]
     return folder / (f"{PREFIX}{step:09d}" + (f"-{saved[0] + 1}" if saved else ""))
 

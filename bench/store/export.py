@@ -1,4 +1,5 @@
-"""Export the records of a study's grid of cells, without checkpoints and logs, to keep, publish or commit them."""
+"""Export the records of a study's current grid of cells, without checkpoints and logs, to another folder, where they
+can be kept, published or committed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ PAGES = ("findings.json", "fits.json", "report.html", "report.md")
 
 @dataclass(frozen=True, kw_only=True)
 class Collected:
-    """What an export did, as folder names of cells.
+    """The cells that an export copied and left out, as the names of their folders.
 
     Attributes:
         kept: cells whose records were exported.
@@ -28,13 +29,14 @@ class Collected:
 
 
 def collect(source: Path, target: Path) -> Collected:
-    """Copy the record of every cell in `source`'s grid to `target`, replacing an earlier export there.
+    """Copy the record of every cell in the grid of the study in `source` to the folder `target`, replacing an earlier
+    export there.
 
-    Without a plan.json, which lists the grid, the records of all cells are copied.
+    The grid is listed in plan.json; without that file, the records of all cells are copied.
 
     Raises:
-        UserError: the grid has no records; `target` holds something other than an earlier export; or it cannot be
-            written.
+        UserError: no cell of the grid has a record, `target` holds something other than an earlier export, or `target`
+            cannot be written.
     """
     wanted = grid.read(source)
     names = set(wanted.names) if wanted else None
@@ -58,10 +60,11 @@ def collect(source: Path, target: Path) -> Collected:
 
 
 def _clear(target: Path) -> None:
-    """Empty `target` of an earlier export, leaving anything else there, and create it if it is missing.
+    """Delete the files of an earlier export in the folder `target`, leave other files there, and create the folder if
+    it is missing.
 
     Raises:
-        UserError: `target` holds other files, or files but no export.
+        UserError: `target` holds files but no export, or files that neither an export nor a report writes.
     """
     there = {path.name for path in target.iterdir()} if target.is_dir() else set()
     if there and not any(target.glob("cells/*/record.json")):

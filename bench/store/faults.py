@@ -1,6 +1,6 @@
-"""Named points at which tests kill or stop the process.
+"""Named points in the program at which tests kill or stop the process.
 
-Outside tests the environment variable VIT_BENCH_FAULT is unset, and `reach` does nothing.
+Outside tests the environment variable VIT_BENCH_FAULT is not set, and `reach` does nothing.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _passed: dict[str, int] = {}
 
 
 def reach(point: str) -> None:
-    """Send this process a signal if VIT_BENCH_FAULT is "<point>[:<n>[:<signal>]]" and this is the n-th call with that
-    point. By default n is 1 and the signal SIGKILL."""
+    """Send a signal to this process if the environment variable VIT_BENCH_FAULT is "<point>[:<n>[:<signal>]]" and this
+    is the n-th call with that point. By default n is 1, and the signal is SIGKILL."""
     wanted = os.environ.get(VARIABLE)
     if not wanted:
         return

@@ -1,6 +1,7 @@
 """Read and write the grid of cells that was planned most recently for a study.
 
-plan.json lists its cells, so that a report can name those never started; study.toml is the study file that asks for it.
+plan.json lists the cells of the grid, so that a report can name the cells that were never started; study.toml is the
+study file (options of `vit-bench run`) that asks for this grid. In these functions `study` is the folder of the study.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ FIELDS = frozenset(("schema", "suite", "scale", "cells"))
 
 @dataclass(frozen=True, kw_only=True)
 class WantedCells:
-    """The cells of a study's whole grid, including those that `--only` left out.
+    """The cells of a study's whole grid, including cells that the option --only left out of a run.
 
     Attributes:
         suite: name of the suite.
         scale: name of its scale.
         names: folder names of the cells.
-        refused: folder name -> why this cell cannot be run; only cells that cannot.
-        downstream: data sets that were named to evaluate models on; () for the suite's own.
+        refused: folder name of each cell that cannot be run -> the reason.
+        downstream: data sets that the user named to evaluate models on; () for the suite's own choice.
     """
 
     suite: str
@@ -40,7 +41,7 @@ class WantedCells:
 
 
 def write(study: Path, wanted: WantedCells) -> None:
-    """Write `study`/plan.json, unless it already has these contents."""
+    """Write the grid `wanted` to `study`/plan.json, unless the file already has these contents."""
     cells = sorted(set(wanted.names))
     body = {"schema": SCHEMA_VERSION, "suite": wanted.suite, "scale": wanted.scale, "cells": cells}
     body |= {"refused": dict(wanted.refused)} if wanted.refused else {}
@@ -51,7 +52,7 @@ def write(study: Path, wanted: WantedCells) -> None:
 
 
 def write_study_file(study: Path, text: str) -> None:
-    """Write `study`/study.toml, unless `text` is empty or the file already has these contents."""
+    """Write the study file `text` to `study`/study.toml, unless `text` is empty or the file already has this text."""
     path = study / STUDY_FILE
     data = f"# What this folder's results were asked for: python -m bench.run {STUDY_FILE}\n{text}".encode()
     if text and (not path.is_file() or path.stat().st_size != len(data) or path.read_bytes() != data):
@@ -59,7 +60,7 @@ def write_study_file(study: Path, text: str) -> None:
 
 
 def says_more(study: Path) -> bool:
-    """Whether `study`/study.toml asks for anything beside a suite at a scale."""
+    """Return whether `study`/study.toml has any options besides `suite` and `scale`."""
     return bool(_asked(study).keys() - {"suite", "scale"})
 
 
@@ -71,18 +72,18 @@ def targets(study: Path) -> tuple[float, ...]:
 
 
 def forecast_at(study: Path) -> float | None:
-    """Return the training FLOPs at which `study`/study.toml asks for a forecast; None if it asks for none."""
+    """Return the training FLOPs for which `study`/study.toml asks for a forecast; None if it asks for none."""
     asked = _asked(study).get("at")
     return float(asked) if isinstance(asked, int | float) and asked > 0 else None
 
 
 def is_rehearsal(study: Path) -> bool:
-    """Whether `study`/study.toml asks for a rehearsal."""
+    """Return whether `study`/study.toml asks for a rehearsal, a trial run on shrunk networks and data."""
     return _asked(study).get("rehearse") is True
 
 
 def _asked(study: Path) -> dict[str, Any]:
-    """Return the contents of `study`/study.toml; an empty dict if it cannot be read."""
+    """Return option -> value as they are in `study`/study.toml; an empty dict if the file cannot be read."""
     try:
         return tomllib.loads(files.read_whole(study / STUDY_FILE).decode())
     except (OSError, ValueError, RecursionError):
@@ -90,7 +91,7 @@ def _asked(study: Path) -> dict[str, Any]:
 
 
 def read(study: Path) -> WantedCells | None:
-    """Return the most recently planned grid from plan.json; None if no run has written one.
+    """Return the most recently planned grid from `study`/plan.json; None if no run has written that file.
 
     Raises:
         UserError: plan.json is damaged, or a newer version of the project wrote it.
@@ -120,6 +121,7 @@ def _names(values: object) -> tuple[str, ...]:
 
 
 def never_started(wanted: WantedCells | None, present: Iterable[str]) -> tuple[str, ...]:
-    """Return the folder names of the grid's cells that are not among those `present` on disk; () without a grid."""
+    """Return the folder names of the cells in the grid `wanted` that are not among the names of existing folders,
+    `present`; () if there is no grid."""
     there = set(present)
     return tuple(name for name in wanted.names if name not in there) if wanted else ()

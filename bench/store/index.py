@@ -1,4 +1,4 @@
-"""Find the studies in a results folder by the names of their folders, and the suite that each belongs to."""
+"""Find the studies in a folder of results, and the suite to which each study belongs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from bench.study import registry
 
 
 def named(results: Path) -> list[str]:
-    """Return the sorted names of the folders in `results` that hold a study; empty if there is no such folder.
+    """Return the sorted names of the folders in the folder `results` that hold a study; an empty list if `results` does
+    not exist.
 
     Raises:
-        PermissionError: a folder there may not be read (`glob` would skip it silently).
+        PermissionError: a folder in `results` may not be read (`glob` would skip it silently).
     """
     return sorted(p.name for p in results.iterdir() if (p / "cells").is_dir()) if results.is_dir() else []
 
 
 def absent(name: str, results: Path) -> UserError:
-    """Return the error for a study that does not exist; it suggests the nearest name, or the command that makes it."""
+    """Return the error for a study `name` that is not in `results`. If `name` is a suite, the message gives the command
+    that makes the study, else the nearest names."""
     there, suites = named(results), registry.names("suite")
     if name not in suites:
         return unknown("suite", name, {*suites, *there})
@@ -33,10 +35,11 @@ def absent(name: str, results: Path) -> UserError:
 
 
 def suite_of(directory: Path) -> str:
-    """Return the name of the suite that a study belongs to.
+    """Return the name of the suite to which the study in the folder `directory` belongs.
 
-    That is the folder's name if a suite is called so, or else the suite that plan.json or the first readable record
-    names: the folder of an exported study may have any name (`results/reference/scaling-cpu`).
+    It is the name of the folder if there is a suite of that name. Otherwise plan.json or the first readable record
+    states it, because the folder of an exported study may have any name (`results/reference/scaling-cpu`). If neither
+    exists, the name of the folder is returned all the same.
 
     Raises:
         UserError: plan.json is damaged, or a newer version of the project wrote it.

@@ -1,12 +1,13 @@
-"""Leases ensure that only one runner works on a cell. The lease of a dead runner can be taken over.
+"""Leases ensure that only one process works on a cell (a training run with its evaluations). A lease is a file in the
+cell's folder; the process that wrote it is the holder. The lease of a dead holder can be taken over.
 
-Whether a holder on the same machine lives is known from the kernel. A lease held on another machine expires when its
-file has not changed (no heartbeat) for `EXPIRES_AFTER` seconds of the observer's own clock. Clocks of two machines are
-compared only for display (`holder`) and for a lease that was left behind on a finished cell (`claim`).
+For a holder on the same machine, the kernel says whether the process lives. A lease held on another machine expires
+when its file has not changed (no heartbeat) for `EXPIRES_AFTER` seconds of the observer's own clock. Clocks of two
+machines are compared only for display (`holder`) and for a lease that was left behind on a finished cell (`claim`).
 A lease is taken by a hard link, which succeeds for one claimant only, and removed by a rename, which is undone if the
-file moved is not the one observed. A file lock excludes other claims in between; on file systems without locks a holder
-can lose its lease there, as it can after a long suspension. Hence a holder checks its lease before it writes
-(`Lease.check`), and a finished record is never replaced.
+renamed file is not the one that was observed. A file lock excludes other claims between observation and rename. On file
+systems without locks a holder can lose its lease in that time, as it can after a long suspension. Hence a holder checks
+its lease before it writes (`Lease.check`), and a finished record is never replaced.
 """
 
 from __future__ import annotations
@@ -31,24 +32,28 @@ from bench.core.clock import running
 from bench.core.environment import now
 from bench.core.errors import UserError
 
-EXPIRES_AFTER = 90.0  # seconds without a heartbeat, for holders on another machine
+EXPIRES_AFTER = 90.0  # seconds without a heartbeat after which a holder on another machine is presumed dead
 HEARTBEAT = 10.0  # seconds between two heartbeats
-MAX_SKEW = 3600.0  # seconds by which two machines' clocks may differ; used only where an error does no harm
+MAX_SKEW = 3600.0  # seconds by which two machines' clocks may differ; used only where a wrong answer does no harm
 PATIENCE = 2.0  # seconds for which a holder that releases its lease tries to get the lock
-RETRY_SECONDS = (0.0, 0.02, 0.2)  # pauses before each look at a lease: a rename that is undone hides it for a moment
+RETRY_SECONDS = (0.0, 0.02, 0.2)  # pauses before each reading of a lease: an undone rename hides it for a moment
 RUNNER = "VIT_BENCH_RUNNER"  # environment variable that names a worker's cluster job, for display
 MOST_BYTES = 1 << 16  # bytes of a lease file that are read at most
 MOST_PROCESSES = 2**31  # valid process numbers lie between 0 and this
 
 
 class LeaseLost(Exception):
-    """Raised when another runner has taken over a cell: this one must not write there any more."""
+    """Raised when another process has taken over a cell, so that this process must not write in its folder any more."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A lease file as it was observed: its bytes, and its modification time in ns, which is compared for equality
-    only."""
+    """A lease file as it was when it was read.
+
+    Attributes:
+        content: the bytes of the file.
+        changed: the file's modification time in ns, which is only compared for equality.
+    """
 
     content: bytes
     changed: int
@@ -56,13 +61,13 @@ class Seen:
 
 @dataclass(frozen=True, kw_only=True)
 class Holder:
-    """The holder of a lease.
+    """The process that holds a lease, the right to work on a cell.
 
     Attributes:
-        pid: its process on this machine; None if it is elsewhere, or unknown.
-        stopped: whether that process is stopped (by a signal or a debugger) and will not go on by itself.
-        since: when it claimed the cell, in UTC, by its own clock.
-        runner: the cluster job that it runs in; "" outside a cluster.
+        pid: its process number on this machine; None if the process is on another machine or in another container.
+        stopped: whether the process is stopped (by a signal or a debugger), so that it does not go on by itself.
+        since: when the process claimed the cell, in UTC, by its own clock; None if not known.
+        runner: the cluster job in which the process runs; "" outside a cluster.
     """
 
     pid: int | None
@@ -82,8 +87,8 @@ class Holder:
 def _machine() -> str:
     """Return an identifier of this machine that does not reveal its host name.
 
-    Containers that cannot see each other's processes get different ones; otherwise a running holder in one container
-    would look dead to another.
+    Containers that cannot see each other's processes get different identifiers; with a common one, a running holder in
+    one container would look dead to a process in another.
     """
     text = platform.node()
     with contextlib.suppress(OSError):
@@ -92,7 +97,7 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/<pid>/stat from the process state on; an empty list where that cannot be read."""
+    """Return the fields of /proc/<pid>/stat, beginning with the process state; an empty list if it cannot be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
@@ -100,8 +105,8 @@ def _stat(pid: int) -> list[str]:
 
 
 def _start_time(pid: int) -> str | None:
-    """Return when a process started (clock ticks since boot), which tells it from a later one with the same number;
-    None if unknown."""
+    """Return when a process started, in clock ticks since boot, which distinguishes it from a later process with the
+    same number; None if not known."""
     stat = _stat(pid)
     return stat[19] if len(stat) > 19 else None
 
@@ -121,7 +126,7 @@ def _alive(pid: int, started: str | None) -> bool:
 
 
 def _look(path: Path) -> Seen | None:
-    """Return the lease at `path` as it is now; None if there is none."""
+    """Read the lease file `path` and return it; None if there is no such file."""
     try:
         with os.fdopen(_opened(path, os.O_RDONLY), "rb") as handle:  # opening makes a network file system ask anew
             return Seen(content=handle.read(MOST_BYTES), changed=os.fstat(handle.fileno()).st_mtime_ns)
@@ -130,10 +135,11 @@ def _look(path: Path) -> Seen | None:
 
 
 def _opened(path: Path, flags: int) -> int:
-    """Open a regular file and return its descriptor. A link is not followed, and a pipe is not waited on.
+    """Open a regular file and return its descriptor. `flags`: those of `os.open`. A link is not followed, and opening a
+    pipe does not wait.
 
     Raises:
-        UserError: the path is a link, a pipe, a folder, ….
+        UserError: `path` is not a regular file, but a link, a pipe, a folder, ….
         OSError: the file cannot be opened.
     """
     no_file = UserError(
@@ -152,7 +158,7 @@ def _opened(path: Path, flags: int) -> int:
 
 
 def _parsed(seen: Seen) -> dict[str, Any]:
-    """Return the JSON content of a lease; an empty dict if it is incomplete or altered."""
+    """Return the JSON object in a lease file; an empty dict if the file is incomplete or was altered."""
     try:
         body = json.loads(seen.content)
         return body if body.get(files.SEAL) == files.digest(body) else {}
@@ -161,7 +167,8 @@ def _parsed(seen: Seen) -> dict[str, Any]:
 
 
 def _process(seen: Seen) -> tuple[int, str | None] | None:
-    """Return (process number, its start as `_start_time` gives it) of a holder on this machine; None for any other."""
+    """Return (process number, start as `_start_time` returns it) of a lease's holder; None if the holder is not on this
+    machine, or the lease is damaged."""
     match _parsed(seen):
         case {"machine": machine, "pid": int(pid), "started": str() | None as started} if machine == _machine():
             return pid, started
@@ -169,9 +176,10 @@ def _process(seen: Seen) -> tuple[int, str | None] | None:
 
 
 def holder(path: Path) -> Holder | None:
-    """Return the holder of the lease at `path`, for display; None if it has no living one.
+    """Return the holder of the lease file `path`, for display; None if there is no lease or its holder is dead.
 
-    The lease is looked at only once, so whether a holder on another machine lives is judged by comparing two clocks.
+    The file is read only once, so a holder on another machine counts as alive if the file's modification time is recent
+    by this machine's clock.
     """
     try:
         seen = _look(path)
@@ -189,14 +197,14 @@ def holder(path: Path) -> Holder | None:
     return Holder(pid=None, stopped=False, since=since, runner=runner) if beating else None
 
 
-_watched: dict[Path, tuple[Seen, float]] = {}  # leases held on other machines: as seen last, and since when unchanged
+_watched: dict[Path, tuple[Seen, float]] = {}  # lease held on another machine -> (as read last, since when unchanged)
 
 
 def is_held(path: Path) -> bool:
-    """Return whether the lease at `path` has a living holder.
+    """Return whether the lease file `path` has a living holder.
 
-    Call it repeatedly: a holder on another machine counts as alive until its lease has been seen unchanged for
-    `EXPIRES_AFTER` seconds.
+    One call cannot show that a holder on another machine is dead. That holder counts as alive until repeated calls have
+    found its lease unchanged for `EXPIRES_AFTER` seconds.
     """
     try:
         seen = _look(path)
@@ -206,7 +214,8 @@ def is_held(path: Path) -> bool:
 
 
 def _is_dead(path: Path, seen: Seen) -> bool:
-    """Return whether a lease's holder is dead, or has sent no heartbeat for so long that it is presumed dead."""
+    """Return whether the process that holds a lease is dead, or is presumed dead after a long time without heartbeat.
+    `seen`: the lease file `path` as it was just read."""
     if (process := _process(seen)) is not None:
         return not _alive(*process)
     before, first = _watched.get(path, (None, 0.0))
@@ -220,7 +229,8 @@ def _is_dead(path: Path, seen: Seen) -> bool:
 
 
 class Lease:
-    """A lease that this process holds. A thread keeps up its heartbeat until it is released."""
+    """A lease, the right to work on a cell, that this process holds. Until the lease is released, a thread shows that
+    the process lives by updating the modification time of the lease file (heartbeat)."""
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self._content = path, content
@@ -240,10 +250,10 @@ class Lease:
         return seen is not None and seen.content == self._content
 
     def check(self) -> None:
-        """Make sure that the lease is still ours.
+        """Check that this process still holds the lease.
 
         Raises:
-            LeaseLost: another runner has taken the lease, after a long time without heartbeat, or it was removed.
+            LeaseLost: another process has taken the lease after a long time without heartbeat, or removed it.
             UserError: the lease cannot be read.
         """
         try:
@@ -256,7 +266,7 @@ class Lease:
         raise LeaseLost("another runner has taken over the run, because this process was suspended for too long")
 
     def release(self) -> None:
-        """Release the lease, unless it has been lost."""
+        """Release the lease, so that another process can claim the cell. A lease that was lost is left alone."""
         self._stop.set()
         self._thread.join()
         with contextlib.suppress(OSError, UserError), _lock_of(self.path, patience=PATIENCE):
@@ -267,11 +277,12 @@ class Lease:
 
 @contextlib.contextmanager
 def claim(path: Path, *, finished: bool = False) -> Iterator[Lease | None]:
-    """Hold the lease at `path` inside a `with` block; yield None if another process holds it.
+    """Hold the lease `path`, the right to work on a cell, inside a `with` block, and yield it; yield None if another
+    process holds it.
 
     Args:
-        finished: whether the cell is finished. Then an old lease of another machine is taken by comparing clocks,
-            because it does no harm if its holder lives after all.
+        finished: whether the cell is finished. If so, a lease that is old by this machine's clock is taken over from
+            another machine, because two processes do no harm there.
 
     Raises:
         UserError: the lease cannot be written.
@@ -287,7 +298,8 @@ def claim(path: Path, *, finished: bool = False) -> Iterator[Lease | None]:
 
 
 def _acquire(path: Path, *, finished: bool = False) -> bytes | None:
-    """Take the lease. Return its unique content, or None if another process holds it or is about to."""
+    """Try to take the lease `path`. Return its unique content, or None if another process holds the lease or is just
+    taking it. `finished`: see `claim`."""
     body = {"machine": _machine(), "pid": os.getpid(), "started": _start_time(os.getpid())}
     body |= {"runner": os.environ[RUNNER]} if os.environ.get(RUNNER) else {}
     content = files.sealed(body | {"since": now(), "token": secrets.token_hex(8)})
@@ -310,8 +322,8 @@ def _acquire(path: Path, *, finished: bool = False) -> bytes | None:
 
 
 def _remove(path: Path, seen: Seen) -> bool:
-    """Remove a lease if it is still as observed, and return whether it was. A different one is put back, unless a new
-    one has been claimed in between."""
+    """Remove the lease file `path` if it has not changed since it was read as `seen`; return whether it was removed. A
+    changed lease is put back, unless yet another process has claimed the cell in between."""
     aside = files.temporary_name(path)
     try:
         os.rename(path, aside)
@@ -328,10 +340,11 @@ def _remove(path: Path, seen: Seen) -> bool:
 
 @contextlib.contextmanager
 def _lock_of(path: Path, *, patience: float = 0.0) -> Iterator[bool]:
-    """Hold an exclusive file lock for changing the lease; yield False if another process has it after `patience` s.
+    """Hold an exclusive file lock, for changing the lease `path`, inside a `with` block. Yield True if this process has
+    the lock, False if another process still has it after `patience` seconds.
 
     Without the lock one claimant could find a lease expired, and then remove the new lease of another claimant. The
-    kernel releases the lock when its process dies.
+    kernel releases the lock when the process that holds it dies.
     """
     lock, deadline = path.with_name(".lease.lock"), time.monotonic() + patience
     while True:

@@ -1,4 +1,4 @@
-"""Load weights from a file into a model: weights of a run of this project, published ones, or others."""
+"""Load weights from a file into a model: weights of a run of this project, published weights, or others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from bench.store import weights
 
 
 def load_into(model: Any, path: Path) -> None:
-    """Load all weights of a model but its head from published weights, or from a run's weights or checkpoint.
+    """Load the weights in a file into a model, except those of the classifier head. The file holds published weights,
+    or the final weights or the tensors of a checkpoint of a run.
 
     Raises:
-        UserError: the file cannot be read, or belongs to another model.
+        UserError: the file cannot be read, or its weights are those of another model.
     """
     from vit import checkpoints
     from vit import files as tensor_files
@@ -36,7 +37,12 @@ def load_into(model: Any, path: Path) -> None:
 
 
 def _run_weights(path: Path) -> dict[str, Any]:
-    """Return the model's tensors by name from the weights or a checkpoint that a run kept; empty for any other file."""
+    """Return name -> tensor of a model from the final weights, or a checkpoint's tensors, that a run of this project
+    wrote; an empty dict for any other safetensors file.
+
+    Raises:
+        UserError: the file is not a readable safetensors file.
+    """
     from safetensors import SafetensorError, safe_open
 
     prefix = "" if weights.about(path) else "live/model."

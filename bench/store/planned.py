@@ -1,8 +1,9 @@
-"""Read and write planned.json (beside plan.json): how long each cell and each run was planned to take.
+"""Read and write planned.json (beside plan.json): how long each cell and each run (call of `vit-bench run`) was planned
+to take.
 
-The time that a cell took is in its record. A cell that was begun keeps the plan that it was begun under, whatever a
-later run plans for the rest of it, because its record counts all of its time. If two runs plan in one folder at the
-same moment, the plans of one may be lost; those cells are then not compared.
+The time that a cell took is in its record. A cell that was begun keeps the plan from before it was begun, whatever a
+later run plans for the rest of the cell, because the record counts all of its time. If two runs plan in one folder at
+the same moment, the plans of one run may be lost; for its cells, planned and actual time are then not compared.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ BEGUN_STATES = (CellState.PARTIAL, CellState.FAILED)  # states of cells that kee
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedCost:
-    """The planned duration of one whole cell, and the worker that it is planned for.
+    """The planned duration of one whole cell, and the worker (group of processes) that the duration is planned for.
 
     Attributes:
         seconds: wall-clock seconds, on one worker of an idle machine.
         device: the worker's device.
         threads: threads of each of the worker's processes.
         ranks: number of the worker's processes.
-        error: one standard deviation of the logarithm of `seconds`, where throughput was not measured on this machine.
+        error: standard deviation of the natural logarithm of `seconds`, if the throughput was not measured on this
+            machine but estimated; else 0.
     """
 
     seconds: float
@@ -43,14 +45,14 @@ class PlannedCost:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRun:
-    """Planned and actual time of a run that finished all of its cells.
+    """Planned and actual time of a run (call of `vit-bench run`) that finished all of its cells.
 
-    Every round of a sweep counts, but not what an earlier run had done.
+    All rounds of a sweep count. Work that an earlier run had done already does not.
 
     Attributes:
         ended: when the run ended, in UTC.
         executor: "local", "slurm" or "ray".
-        workers: number of cells worked on at a time.
+        workers: number of cells that were worked on at the same time.
         cells: number of cells that the run finished.
         planned: planned wall-clock seconds.
         took: actual wall-clock seconds; on a cluster they include the time in queues.
@@ -66,7 +68,12 @@ class PlannedRun:
 
 @dataclass(frozen=True, kw_only=True)
 class Plans:
-    """The contents of planned.json: folder name of a cell -> its plan, and the runs in order."""
+    """The contents of planned.json.
+
+    Attributes:
+        cells: folder name of a cell -> its planned cost.
+        runs: planned and actual time of each run, oldest first.
+    """
 
     cells: Mapping[str, PlannedCost] = field(default_factory=dict)
     runs: tuple[PlannedRun, ...] = ()
@@ -77,14 +84,14 @@ NOTHING = Plans()
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedAgainstActual:
-    """Planned and actual time, summed over the finished cells whose plan is known.
+    """Planned and actual time, summed over the finished cells whose planned time is known.
 
     Attributes:
         cells: number of these cells.
         planned: planned wall-clock seconds.
         took: actual wall-clock seconds.
-        processor: processor seconds used; None unless every cell ran on one thread of a CPU. They are fewer than `took`
-            where other programs used the machine too.
+        processor: processor seconds that the cells used; None unless all of them ran on one thread of a CPU. It is less
+            than `took` if other programs used the machine too.
     """
 
     cells: int
@@ -94,10 +101,10 @@ class PlannedAgainstActual:
 
 
 def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]]) -> PlannedAgainstActual | None:
-    """Return planned and actual time, summed over the cells for which both are known; None if there are none.
+    """Return planned and actual time, summed over the cells for which both are known; None if there are no such cells.
 
     Args:
-        took: folder name -> (wall-clock seconds, processor seconds) of complete cells.
+        took: folder name of each complete cell -> (wall-clock seconds, processor seconds); None if not known.
     """
     both = [(plans.cells[name], *spent) for name, spent in took.items() if name in plans.cells]
     known = [(plan, seconds, processor) for plan, seconds, processor in both if seconds is not None]
@@ -117,13 +124,14 @@ def compare(plans: Plans, took: Mapping[str, tuple[float | None, float | None]])
 
 
 def add_plans(study: Path, fresh: Sequence[tuple[str, str, PlannedCost]]) -> None:
-    """Write the plans of cells to planned.json. A cell that was begun keeps the plan that it has there.
+    """Write the planned costs of cells to planned.json of the study in the folder `study`. A cell that was begun keeps
+    the planned cost that it has in that file.
 
     Args:
-        fresh: (folder name, state, plan) of each cell.
+        fresh: (folder name, state as in `CellState`, planned cost) of each cell.
 
     Raises:
-        UserError: planned.json is damaged or from a newer version, or cannot be written.
+        UserError: planned.json is damaged, is from a newer version of the project, or cannot be written.
     """
     before = read(study)
     kept = {name: before.cells[name] for name, state, _ in fresh if name in before.cells and state in BEGUN_STATES}
@@ -133,7 +141,11 @@ def add_plans(study: Path, fresh: Sequence[tuple[str, str, PlannedCost]]) -> Non
 
 
 def add_run(study: Path, run: PlannedRun) -> None:
-    """Append a run to planned.json. Raises as `add_plans` does."""
+    """Append a run to planned.json of the study in the folder `study`.
+
+    Raises:
+        UserError: as for `add_plans`.
+    """
     before = read(study)
     _write(study, Plans(cells=before.cells, runs=(*before.runs, run)))
 
@@ -144,10 +156,10 @@ def _write(study: Path, plans: Plans) -> None:
 
 
 def read(study: Path) -> Plans:
-    """Return the plans of a study; `NOTHING` if no run has written any.
+    """Return the contents of planned.json of the study in the folder `study`; `NOTHING` if there is no such file.
 
     Raises:
-        UserError: planned.json is damaged or from a newer version.
+        UserError: planned.json is damaged, or from a newer version of the project.
     """
     path = study / FILE
     if not path.exists():

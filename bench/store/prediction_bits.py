@@ -2,13 +2,15 @@
 
 A record keeps the bits in the score's `detail`, under "correct", with these fields:
 
-- `content_hash`: of the test images and their labels in the order of the bits (`ImageSet.content_hash`; where images
-  have several labels each, of these as well). Equal hashes mean that every bit is about the same image in both.
-- `num_images`: how many bits there are; zeros fill the last byte.
-- `groups`, only where some test images belong together: base64 of one uint32 per image, equal within a group. A record
-  on disk has them once for the same images: in its later scores `grouped` stands for them (`share_groups`).
-- `packed`: base64 of `np.packbits`: the first image is the highest bit of the first byte, 1 is right. 10,000 images
-  take 1.7 kB.
+- `content_hash`: hash of the test images and their labels in the order of the bits (`ImageSet.content_hash`; if images
+  have several labels each, these are hashed too). If two scores have equal hashes, bits at the same position belong to
+  the same image.
+- `num_images`: number of bits; zeros fill the last byte.
+- `groups`, only if some test images belong together (such as those of one patient): base64 of one uint32 per image,
+  equal within a group. A record on disk has them once for the same images: in its later scores, the field `grouped`
+  replaces them (`share_groups`).
+- `packed`: base64 of `np.packbits`: the first image is the highest bit of the first byte, and 1 means that an image was
+  classified correctly. 10,000 images take 1.7 kB.
 
 Records that were written before this entry existed lack it; their scores are the same.
 """
@@ -29,7 +31,14 @@ GROUPS, SHARED = "groups", "grouped"
 
 @dataclass(frozen=True, kw_only=True)
 class Correct:
-    """Right and wrong answers of one score. `packed` and `groups` are the bytes that base64 encodes in the record."""
+    """For one score, which test images were classified correctly.
+
+    Attributes:
+        content_hash: hash of the test images and labels.
+        num_images: number of test images.
+        packed: one bit per image, as the module's docstring describes, decoded from base64.
+        groups: one uint32 per image, the number of its group, decoded from base64; b"" if no images belong together.
+    """
 
     content_hash: str
     num_images: int
@@ -38,14 +47,14 @@ class Correct:
 
     @property
     def right_M(self) -> np.ndarray:
-        """bool, one per test image, in the order of the test set."""
+        """Whether each test image was classified correctly: (M,) bool, in the order of the test set."""
         import numpy as np  # imported here: every command that reads records imports this file, and few need the bits
 
         return np.unpackbits(np.frombuffer(self.packed, dtype=np.uint8), count=self.num_images).astype(bool)
 
     @property
     def groups_M(self) -> np.ndarray | None:
-        """uint32, one number per test image; images that belong together share a number. None if no images do."""
+        """The number of each test image's group, (M,) uint32; None if no images belong together."""
         import numpy as np
 
         return np.frombuffer(self.groups, dtype="<u4") if self.groups else None
@@ -54,8 +63,13 @@ class Correct:
 def to_detail(
     right_M: np.ndarray, *, content_hash: str, groups_M: np.ndarray | None = None
 ) -> tuple[str, dict[str, Any]]:
-    """Return (key, entry) for a score's detail that holds `right_M`: bool, in the order of the test set with this
-    hash."""
+    """Return (key, entry) to add to the `detail` of a score, which state the images that were classified correctly.
+
+    Args:
+        right_M: whether each test image was classified correctly, (M,) bool, in the order of the test set.
+        content_hash: hash of the test images and labels in this order.
+        groups_M: label of each image's group; None if no images belong together.
+    """
     import numpy as np
 
     packed = base64.b64encode(np.packbits(np.asarray(right_M, dtype=bool)).tobytes()).decode()
@@ -67,7 +81,8 @@ def to_detail(
 
 
 def from_detail(detail: Mapping[str, Any] | None) -> Correct | None:
-    """Return the answers that `to_detail` put into a score's detail; None if there are none, or they are malformed."""
+    """Return which test images were classified correctly, as the entry by `to_detail` in a score's `detail` states;
+    None if that entry is missing or malformed."""
     match detail.get(KEY) if detail else None:
         case {"content_hash": str(content_hash), "num_images": int(number), "packed": str(text), **more}:
             try:
@@ -81,9 +96,10 @@ def from_detail(detail: Mapping[str, Any] | None) -> Correct | None:
 
 
 def share_groups(record: Mapping[str, Any]) -> None:
-    """Remove repeated groups from a record's JSON, in place: only the first score on the same test images keeps them.
+    """Remove repeated groups (`groups`: which test images belong together) from a record's JSON, in place. Only the
+    first of the scores on the same test images keeps them.
 
-    Groups take thirty times the space of the answers, and a record has dozens of scores on the same images.
+    Groups take thirty times the space of the bits, and a record has dozens of scores on the same images.
     """
     known: dict[str, str] = {}
     for entry in _entries(record):
@@ -97,7 +113,8 @@ def share_groups(record: Mapping[str, Any]) -> None:
 
 
 def restore_groups(record: Mapping[str, Any]) -> None:
-    """Undo `share_groups`, in place."""
+    """Put the groups (which test images belong together) that `share_groups` removed back into a record's JSON, in
+    place."""
     known: dict[str, str] = {}
     for entry in _entries(record):
         if GROUPS in entry:

@@ -1,6 +1,7 @@
 """Read and write records on disk: the only code that turns a `Record` into JSON and JSON into a `Record`.
 
-If a cell's record exists and verifies, the cell is done.
+A record verifies if it is complete and its contents match its digest. A cell (a training run with its evaluations) is
+done if its record exists, verifies, and does not state a failure.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ REQUIRED = (
 )
 """Fields without which a record is damaged."""
 OLDEST_SCHEMA = 2
-READ = ("schema", "status", "reason", "directory", "digest")  # fields that `read_outcome` parses
+READ = ("schema", "status", "reason", "directory", "digest")  # the fields that `read_outcome` parses first
 FIELD = re.compile(rb'^[{]?"(\w+)":(.*)', re.MULTILINE)
-"""Fields of a record and their values, as `to_bytes` writes them: one to a line."""
+"""Matches a field of a record and its value, as `to_bytes` writes them: one field to a line."""
 
 AS_ZEROS, LONG = bytes.maketrans(b"123456789", b"0" * 9), b"0" * 19
 BEFORE_NUMBERS = b" \t\n\r:,[-"
@@ -46,7 +47,7 @@ DAMAGED_FIX = "Run the study again: the run is repeated and the damaged file is 
 
 
 class DamagedRecord(UserError):
-    """Raised for a record that is truncated, altered, incomplete, or of another cell than its folder's.
+    """Raised for a record that is truncated, altered or incomplete, or that belongs to another cell than its folder.
 
     Attributes:
         reason: what is wrong with the record, without its path.
@@ -64,10 +65,11 @@ def write_record(path: Path, record: Record, *, new: bool = False) -> None:
     """Write a record atomically, with its schema version and digest. A cell is done once this has succeeded.
 
     Args:
-        new: refuse to replace an existing record, so that only one of two writers succeeds.
+        path: file of the record.
+        new: whether to refuse to replace an existing record, so that only one of two writers succeeds.
 
     Raises:
-        FileExistsError: `new` is set and a record exists.
+        FileExistsError: `new` is true and there is a record already.
         ValueError: a number is not finite.
         UserError: the record cannot be written (the disk is full, …).
     """
@@ -81,7 +83,11 @@ def write_record(path: Path, record: Record, *, new: bool = False) -> None:
 
 
 def changed(path: Path, change: Callable[[Json], Json]) -> bytes:
-    """Return the bytes of a record's file after `change` to its JSON, with a new digest. The file is not written.
+    """Return the bytes that the file of a record would have after a change, with a new digest. The file is not written.
+
+    Args:
+        path: file of the record.
+        change: JSON of the record, without a digest -> changed JSON.
 
     Raises:
         UserError: the record cannot be read (see `read_record`).
@@ -95,21 +101,22 @@ def changed(path: Path, change: Callable[[Json], Json]) -> bytes:
 
 
 def to_bytes(body: Json) -> bytes:
-    """Return a record as it is written to disk: canonical JSON, with every field on a line of its own."""
+    """Return the JSON of a record as the bytes of its file: canonical JSON, with every field on a line of its own."""
     return ("{" + ",\n".join(f'"{key}":{canonical(body[key])}' for key in sorted(body)) + "}\n").encode()
 
 
 def written_digest(data: bytes, stated: str) -> str | None:
-    """Return the `digest` of a record from its file's bytes, many times faster than from the parsed record.
+    """Compute the digest of a record (see `bench.core.files.digest`) from the bytes of its file, `data`, many times
+    faster than from the parsed record.
 
-    The canonical text is what `to_bytes` wrote, without its line ends (JSON has none inside strings) and without the
-    entry of the digest itself.
+    The digest is over the canonical text, which is what `to_bytes` wrote without line ends (JSON has none inside
+    strings) and without the entry of the digest itself.
 
     Args:
         stated: the digest that the file states.
 
     Returns:
-        The digest; None if the file does not have exactly one entry of `stated`.
+        The digest; None if the file does not contain the entry with `stated` exactly once.
     """
     text, entry = data.replace(b"\n", b""), f'"digest":"{stated}",'.encode()
     return hashlib.sha256(text.replace(entry, b"")).hexdigest() if text.count(entry) == 1 else None
@@ -119,16 +126,16 @@ def written_digest(data: bytes, stated: str) -> str | None:
 
 
 def read_record(path: Path, *, of: str | None = None) -> Record:
-    """Read and verify a record.
+    """Read a record from its file, verify it, and return it.
 
     Args:
-        of: name of the cell's folder, which the record must state; None accepts a record of any cell.
+        of: name of the cell's folder, which the record must state as its own; None: a record of any cell is accepted.
 
     Raises:
         FileNotFoundError: there is no record.
         UserError: a newer version of the project wrote the record.
-        DamagedRecord: it is not a regular file, is not JSON, has a changed byte, lacks a field, is of another cell, or
-            has a schema that is no longer read.
+        DamagedRecord: the record is not a regular file, is not JSON, has a changed byte, lacks a field, belongs to
+            another cell, or has an old schema that is no longer read.
     """
     data = _bytes(path)
     try:
@@ -158,7 +165,7 @@ def read_record(path: Path, *, of: str | None = None) -> Record:
 
 
 def from_json(body: Json) -> Record:
-    """Make a record from its JSON types.
+    """Return the record from its JSON object.
 
     Raises:
         LookupError, TypeError, ValueError, AttributeError: a field is missing or of the wrong type.
@@ -168,7 +175,12 @@ def from_json(body: Json) -> Record:
 
 
 def _bytes(path: Path) -> bytes:
-    """Return the contents of a record's file. Raises DamagedRecord unless it is a regular file that can be read."""
+    """Return the contents of a record's file.
+
+    Raises:
+        FileNotFoundError, NotADirectoryError: there is no such file.
+        DamagedRecord: it is not a regular file, or cannot be read.
+    """
     try:
         return files.read_whole(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -178,9 +190,9 @@ def _bytes(path: Path) -> bytes:
 
 
 def _parse(data: bytes) -> Any:
-    """Parse JSON: as `json.loads`, but three times faster where orjson is installed.
+    """Parse JSON as `json.loads` does, but three times faster if orjson is installed.
 
-    Integers of more than 64 bits (the FLOPs of large studies) are left to `json`, because orjson rounds them.
+    JSON with integers of more than 64 bits (FLOPs of large studies) is parsed by `json`, because orjson rounds them.
     """
     try:
         import orjson  # imported here: commands that only look at states start sooner without it
@@ -190,8 +202,8 @@ def _parse(data: bytes) -> Any:
 
 
 def _has_long_integer(data: bytes) -> bool:
-    """Return whether some integer may have more than 64 bits. This is twelve times faster than a regular expression,
-    which took longer than parsing."""
+    """Return whether an integer in JSON `data` may have more than 64 bits. This is twelve times faster than a regular
+    expression, which took longer than parsing."""
     zeros, at = data.translate(AS_ZEROS), -1
     while (at := zeros.find(LONG, at + 1)) >= 0:
         if data[at - 1 : at] and data[at - 1] in BEFORE_NUMBERS:
@@ -203,8 +215,13 @@ def _has_long_integer(data: bytes) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The way in which a cell ended, with the reason if it is not complete. `seconds` are wall-clock; both kinds of
-    seconds are None if they are not known."""
+    """How a cell ended, and how long it took.
+
+    Attributes:
+        status: "complete", "diverged", "oom" (out of memory) or "failed".
+        reason: why the status is not "complete"; None if it is.
+        seconds, processor_seconds: wall-clock and processor seconds of the cell; None if not known.
+    """
 
     status: str
     reason: str | None
@@ -213,10 +230,10 @@ class Outcome:
 
 
 def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
-    """Return how a cell ended, from its record. Arguments and errors are those of `read_record`.
+    """Return how a cell ended, from the file of its record. Arguments and errors are those of `read_record`.
 
-    The record is verified as strictly as by `read_record`, but not all of it is parsed, because a plan of a thousand
-    cells reads a thousand records.
+    The record is verified as strictly as `read_record` does, but only a few of its fields are parsed, because a plan of
+    a thousand cells reads a thousand records.
     """
     data = _bytes(path)
     lines = FIELD.findall(data)
@@ -239,8 +256,12 @@ def read_outcome(path: Path, *, of: str | None = None) -> Outcome:
 def check_schema(path: Path, version: int, *, newest: int = SCHEMA_VERSION) -> None:
     """Refuse a file that a newer version of the project wrote.
 
+    Args:
+        version: the schema that the file states.
+        newest: the newest schema that this version of the project can read.
+
     Raises:
-        UserError: the file's schema `version` is above `newest`.
+        UserError: `version` is above `newest`.
     """
     if version > newest:
         raise UserError(
@@ -253,13 +274,13 @@ def check_schema(path: Path, version: int, *, newest: int = SCHEMA_VERSION) -> N
 
 
 def build(kind: type[Kind], body: Mapping[str, Any]) -> Kind:
-    """Make a dataclass from JSON types, converting each value by its field's type.
+    """Return an object of the dataclass `kind`, made from a JSON object by converting each value to its field's type.
 
-    Fields that `body` lacks take their defaults; entries of `body` that are no field of the dataclass are ignored.
+    Fields that `body` lacks get their defaults; entries of `body` that are no fields of the dataclass are ignored.
 
     Raises:
         KeyError: a field without a default is missing.
-        TypeError, …: a field is of the wrong type.
+        TypeError, …: a field has a value of the wrong type.
     """
     made = object.__new__(kind)
     for name, put, convert, default, make in _plan(kind):  # type: ignore[arg-type]  # a type is hashable
@@ -285,10 +306,11 @@ def _one_of_a_kind(value: Any) -> Any:
 
 @functools.cache
 def _plan(kind: type) -> list[tuple[str, Callable[[Any, Any], None], Callable[[Any], Any] | None, Any, Any]]:
-    """Return (name, setter, converter from JSON, default, default factory) of each field of a dataclass.
+    """Return (name, setter, converter from JSON or None, default or MISSING, default factory or None) of each field of
+    a dataclass.
 
-    Setting fields by these takes a third of the time of a frozen dataclass's own __init__; a large study has millions
-    of scores.
+    Setting fields by such setters takes a third of the time of a frozen dataclass's own __init__, which matters because
+    a large study has millions of scores.
     """
     hints = typing.get_type_hints(kind)
     return [
@@ -309,7 +331,7 @@ def _put(made: Any, value: Any, *, name: str) -> None:
 
 
 def _converter(hint: Any) -> Callable[[Any], Any] | None:
-    """Return the function that converts JSON to a value of this type; None where JSON has such a value already."""
+    """Return the function that converts a JSON value to the annotated type `hint`; None if no conversion is needed."""
     arguments = typing.get_args(hint)
     if isinstance(hint, types.UnionType):
         return next((c for c in map(_converter, arguments) if c is not None), None)

@@ -1,9 +1,9 @@
 """A metric's values on resamples of the test images, for paired comparisons of two scores.
 
 A metric that is not a mean over images cannot be kept as one right or wrong answer per image. Instead every score on
-the same test images is computed on the same resamples of them (or of their groups), so that the spread of the
-differences between two scores is the error of their difference. A score's detail keeps the values under "resampled":
-`content_hash` as in `bench.store.prediction_bits`, and `packed`, base64 of float32.
+the same test images is computed on the same resamples of these images (or of their groups). The spread over resamples
+of the difference between two scores is then the error of this difference. The `detail` of a score keeps the values
+under "resampled": `content_hash` as in `bench.store.prediction_bits`, and `packed`, base64 of float32.
 """
 
 from __future__ import annotations
@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricResamples:
-    """A metric's values on the resamples, for one score. `packed` holds them as little-endian float32, which the record
-    has in base64."""
+    """A metric's values on the resamples, for one score.
+
+    Attributes:
+        content_hash: hash of the test images and labels.
+        packed: the values as little-endian float32; a record holds these bytes in base64.
+    """
 
     content_hash: str
     packed: bytes
@@ -36,14 +40,19 @@ class MetricResamples:
 
 
 def to_detail(values_B: np.ndarray, *, content_hash: str) -> tuple[str, dict[str, Any]]:
-    """Return (key, entry) for a score's detail that holds `values_B`, one value per resample of the test set with this
-    hash."""
+    """Return (key, entry) to add to the `detail` of a score, which state the metric's values on resamples.
+
+    Args:
+        values_B: the metric's value on each resample of the test images, (B,).
+        content_hash: hash of the test images and labels.
+    """
     packed = base64.b64encode(values_B.astype("<f4").tobytes()).decode()
     return RESAMPLED, {"content_hash": content_hash, "packed": packed}
 
 
 def from_detail(detail: Mapping[str, Any] | None) -> MetricResamples | None:
-    """Return the values that `to_detail` put into a score's detail; None if there are none, or they are malformed."""
+    """Return a metric's values on resamples, as the entry by `to_detail` in the `detail` of a score states them; None
+    if that entry is missing or malformed."""
     match detail.get(RESAMPLED) if detail else None:
         case {"content_hash": str(content_hash), "packed": str(text)}:
             try:

@@ -1,4 +1,8 @@
-"""The folder layout of a study: spec, record, attempts and checkpoints of each cell."""
+"""The folders of a study and of its cells: specification, record, attempts and checkpoints of each cell.
+
+A cell is a training run with its evaluations. Several processes may want to work on it: the one that holds the cell's
+lease (`bench.store.lease`) may write in its folder. Each time that a process works on the cell is an attempt.
+"""
 
 from __future__ import annotations
 
@@ -26,21 +30,23 @@ from bench.study.registry import directory_name
 STORE_FILE = "store.json"
 WEIGHTS = "final.safetensors"  # weights at the last horizon: in the attempt's folder, then in `weights/`: see `settle`
 ENERGY = "energy.json"  # energy of an attempt, in its folder, where it was measured
-INSPECTED = "inspect"  # subfolder of a study: figures of the inside of models, by `bench.report --cell`
+INSPECTED = "inspect"  # subfolder of a study with figures of the inside of models, which `bench.report --cell` draws
 SPEC_FIELDS = frozenset(("schema", "cell"))
 NUMBER = re.compile(r"[0-9]{1,9}")  # name of an attempt's folder
 STATUS_FIELDS = frozenset(("started", "ended", "outcome"))
-MOST_KILLS = 2  # kills of a cell's processes after which a run gives the cell up and goes on with the others
+MOST_KILLS = 2  # number of kills of a cell's processes after which a run gives up the cell and goes on with others
 KILLED = f"Its process was killed {MOST_KILLS} times in one run; is memory short?"
 
 
 class StoreGone(UserError):
-    """Raised when a study's folder is no longer the one that work began in: nothing more is written below its path."""
+    """Raised when the folder at a study's path is no longer the one in which the run began. Nothing more is written
+    there."""
 
 
 @dataclass(frozen=True)
 class CellDirectory:
-    """The folder of one cell, under `results/<suite>/cells/`, and the files in it."""
+    """The folder of one cell (a training run with its evaluations), under `results/<suite>/cells/`, and the files in
+    it. `path`: path of the folder."""
 
     path: Path
 
@@ -62,7 +68,7 @@ class CellDirectory:
 
     @property
     def weights(self) -> Path:
-        """The folder of the final weights, those at the last horizon."""
+        """The folder for the final weights, which are the weights at the last horizon (budget)."""
         return self.path / "weights"
 
     def attempts(self) -> list[Path]:
@@ -72,14 +78,16 @@ class CellDirectory:
         return sorted(found, key=lambda p: int(p.name))
 
     def prepare(self, cell: Cell, basis: Basis = NOTHING_KNOWN, *, parents: bool = True) -> None:
-        """Create the cell's folder and write its spec.json, if they are missing. Only for the holder of the lease.
+        """Create the cell's folder and write its spec.json, if they are missing. Only the process that holds the cell's
+        lease may call this.
 
-        A damaged spec.json is renamed and written anew. If the results here are of other code or images than `basis`,
-        the record is set aside and checkpoints are removed.
+        A damaged spec.json is renamed and written anew. If the results in the folder were made with other code or
+        images than `basis`, the record is set aside and checkpoints are deleted.
 
         Args:
+            cell: the specification that spec.json states.
             basis: the code and images that the cell is trained with now.
-            parents: whether to create a missing study folder as well; a worker never does.
+            parents: whether to create a missing study folder as well, which a worker never does.
         """
         files.make_directory(self.path, parents=parents)
         try:
@@ -98,14 +106,14 @@ class CellDirectory:
             self._write_spec(to_json(cell), basis)
 
     def read_cell(self) -> Cell | None:
-        """Return the cell's specification from spec.json; None if that file does not verify."""
+        """Return the cell's specification from spec.json; None if that file is missing or damaged."""
         try:
             return cell_from_json(files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)["cell"])
         except (OSError, ValueError, KeyError, UserError):
             return None
 
     def basis(self) -> Basis:
-        """Return the code and the images that the results here are valid for, as far as spec.json states them."""
+        """Return the code and images that the results in this folder are valid for, as far as spec.json states them."""
         try:
             stated = files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)
         except (OSError, ValueError):
@@ -117,7 +125,7 @@ class CellDirectory:
         return Basis(code=code, images=stated.get("images", {}))
 
     def accept(self, now: Basis) -> None:
-        """Record in spec.json that the results here are valid for this code and these images."""
+        """Write into spec.json that the results in this folder are valid for the code and images `now`."""
         self._write_spec(files.read_sealed(self.spec, legacy_fields=SPEC_FIELDS)["cell"], now)
 
     def _write_spec(self, cell: dict[str, Any], basis: Basis) -> None:
@@ -125,9 +133,10 @@ class CellDirectory:
         files.write_sealed(self.spec, {"schema": SCHEMA_VERSION, "cell": cell} | stated)
 
     def new_attempt(self) -> Path:
-        """Create the folder of the next attempt, exclusively, and remove half-written files of killed attempts.
+        """Create the folder of the next attempt, exclusively, delete half-written files of killed attempts, and return
+        the folder.
 
-        Only for the holder of the lease.
+        Only the process that holds the cell's lease may call this.
 
         Raises:
             UserError: the folder cannot be created.
@@ -147,21 +156,25 @@ class CellDirectory:
         return folder / f"{number:03d}"
 
     def give_up(self) -> None:
-        """Write into the newest attempt's status that the cell was killed too often in one run, and failed.
+        """Write into the newest attempt's status.json that the cell's processes were killed too often in one run, and
+        that the attempt failed.
 
-        Only for the holder of the lease.
+        Only the process that holds the cell's lease may call this.
 
         Raises:
-            UserError: the status cannot be written.
+            UserError: the file cannot be written.
         """
         last = self.attempts()[-1]
         stated = attempt_status(last) | {"outcome": "failed", "reason": KILLED, "killed": True, "again": False}
         files.write_sealed(last / "status.json", stated)
 
     def attempt_log(self, *, up_to: Path | None = None) -> tuple[Attempt, ...]:
-        """Return when and how each attempt began and ended, oldest first, up to the folder `up_to` (default: all).
+        """Return when each attempt began and ended, and how it ended, oldest first.
 
         The reason of a failure is left out, because it may name paths.
+
+        Args:
+            up_to: folder of the last attempt to return; None: the newest attempt.
         """
         stated = [
             attempt_status(path) for path in self.attempts() if up_to is None or int(path.name) <= int(up_to.name)
@@ -169,21 +182,30 @@ class CellDirectory:
         return tuple(Attempt(outcome=s["outcome"], started=s.get("started"), ended=s.get("ended")) for s in stated)
 
     def read_record(self) -> Record | None:
-        """Return the cell's record, verified; None if there is none."""
+        """Return the cell's record after verifying it; None if there is none.
+
+        Raises:
+            UserError: as for `bench.store.records.read_record`.
+        """
         return records.read_record(self.record, of=self.path.name) if self.record.exists() else None
 
     def read_outcome(self) -> records.Outcome | None:
-        """Return how the cell ended, from its verified record; None without one. Much faster than `read_record`."""
+        """Return how the cell ended, from its verified record; None if it has no record. This is much faster than
+        `read_record`.
+
+        Raises:
+            UserError: as for `bench.store.records.read_record`.
+        """
         try:
             return records.read_outcome(self.record, of=self.path.name)
         except (FileNotFoundError, NotADirectoryError):  # a bad folder is reported when it is written to
             return None
 
     def set_aside(self, path: Path, *, as_what: str = "damaged") -> Path:
-        """Rename a file of this folder so that it is kept but no longer used, and return its new path.
+        """Rename the file `path` of this folder, so that it is kept but no longer used, and return its new path.
 
         Args:
-            as_what: word for its new name, such as "damaged" or "other-code".
+            as_what: word in the new name that says why, such as "damaged" or "other-code".
 
         Raises:
             UserError: the file cannot be renamed.
@@ -199,7 +221,8 @@ class CellDirectory:
     # -- publishing a result -------------------------------------------------------------------------------------------
 
     def is_done(self) -> bool:
-        """Return whether the cell has a valid record; one of a failure does not count, a damaged one is set aside.
+        """Return whether the cell has a valid record that does not state a failure. A damaged record is renamed (see
+        `set_aside`) and does not count.
 
         Raises:
             UserError: a damaged record cannot be set aside, or a newer version of the project wrote the record.
@@ -212,9 +235,9 @@ class CellDirectory:
         return outcome is not None and outcome.status != "failed"
 
     def is_settled(self, basis: Basis) -> bool:
-        """Return whether the cell has a valid result of this code and these images, and nothing is left to tidy up.
+        """Return whether the cell has a valid result of the code and images `basis`, and nothing is left to clean up.
 
-        This may be called without the lease; a cell that is not settled has to be examined again while holding it.
+        This may be called without the lease. A process that gets False must take the lease and examine the cell again.
 
         Raises:
             UserError: a newer version of the project wrote the record.
@@ -229,10 +252,10 @@ class CellDirectory:
         return self.basis().agrees(basis)
 
     def check_attempt(self, attempt: Path) -> None:
-        """Make sure that an attempt is the newest, and that the cell has no result yet.
+        """Check that the attempt in the folder `attempt` is the newest, and that the cell has no result yet.
 
         Raises:
-            LeaseLost: another runner has begun or finished the cell in the meantime.
+            LeaseLost: another process has begun another attempt, or finished the cell, in the meantime.
         """
         if self.is_done():
             raise LeaseLost("another runner has finished the run")
@@ -240,10 +263,11 @@ class CellDirectory:
             raise LeaseLost("another runner has begun the run anew")
 
     def publish(self, record: Record) -> None:
-        """Write the record, which ends the cell. `settle` then puts its weights in place and removes its checkpoints.
+        """Write the record, after which the cell is done. `settle` then moves the cell's weights into place and deletes
+        its checkpoints.
 
         Raises:
-            LeaseLost: another runner has finished the run; its record is kept.
+            LeaseLost: another process has finished the cell already; the record of that process is kept.
             UserError: the record cannot be written (the disk is full, …).
         """
         if not self.is_done():
@@ -264,7 +288,8 @@ class CellDirectory:
             aside.unlink()
 
     def tidy(self) -> None:
-        """Clean up a finished cell whose process was killed after it wrote the record, unless another runner does.
+        """Clean up a finished cell whose process was killed after it wrote the record. Nothing is done if another
+        process holds the cell's lease.
 
         Raises:
             UserError: the weights cannot be moved to `weights/`.
@@ -276,16 +301,17 @@ class CellDirectory:
                     files.remove_leftovers(self.path, *self.attempts(), owned=True)
 
     def _left_behind(self) -> bool:
-        """Return whether there is a lease, checkpoint or temporary file, or weights in an attempt's folder, which a
-        finished cell should not have."""
+        """Return whether this folder contains anything that a finished cell should not have: a lease, checkpoints, a
+        temporary file, or weights in the folder of an attempt."""
         left = [
             path for name in (".*.tmp", "attempts/*/.*.tmp", f"attempts/*/{WEIGHTS}") for path in self.path.glob(name)
         ]
         return any(path.exists() for path in (self.lease, self.checkpoints, *left))
 
     def settle(self) -> None:
-        """Tidy up after the record is written: move the weights of its attempt to `weights/`, and remove checkpoints
-        and the weights of other attempts. If the process is killed in between, the next run does the rest.
+        """Clean up after the record is written: move the weights of the record's attempt to `weights/`, and delete
+        checkpoints and the weights of other attempts. If the process is killed before the end, the next run does the
+        rest.
 
         Raises:
             UserError: the weights cannot be moved.
@@ -304,8 +330,8 @@ class CellDirectory:
 
 
 def attempt_status(attempt: Path) -> dict[str, Any]:
-    """Return the contents of an attempt's status.json. The outcome is "unknown" if the attempt was killed before it
-    wrote one, or if the file is damaged."""
+    """Return the contents of status.json in the folder of an attempt. If the attempt was killed before it wrote that
+    file, or the file is damaged, return {"outcome": "unknown"}."""
     try:
         return files.read_sealed(attempt / "status.json", legacy_fields=STATUS_FIELDS)
     except (OSError, ValueError):
@@ -313,24 +339,25 @@ def attempt_status(attempt: Path) -> dict[str, Any]:
 
 
 def was_killed(status: dict[str, Any]) -> bool:
-    """Return whether the attempt with this status.json ended without stating an outcome, or states that it was killed.
+    """Return whether an attempt, whose status.json has the contents `status`, was killed: it states that, or it states
+    no final outcome.
 
-    An attempt that still runs looks the same; the holder of the lease can tell them apart.
+    An attempt that is still running looks the same. Only the holder of the cell's lease can be sure that none is.
     """
     return status["outcome"] in ("running", "unknown") or status.get("killed") is True
 
 
 class State(NamedTuple):
-    """The state of a cell: how far it is, and why not further.
+    """The state of a cell: how far its training is, and why it is not complete.
 
     Attributes:
         name: the state.
         fraction: fraction of the cell's training that is done, in [0, 1].
-        note: why the cell is not complete, where that is known.
-        without_result: "diverged" or "oom" (out of memory) for a cell that ended so, without a result; else None.
-        reason: why it diverged or ran out of memory.
-        deadly: whether its last `MOST_KILLS` attempts were all killed, so that the next process may be killed too.
-        took: (wall-clock, processor) seconds of a complete cell, each None where its record does not have it.
+        note: why the cell is not complete; None if it is complete, or the reason is not known.
+        without_result: "diverged" or "oom" (out of memory) for a cell that ended so, without scores; else None.
+        reason: why the cell diverged or ran out of memory; else None.
+        deadly: whether the cell's last `MOST_KILLS` attempts were all killed, so that the next may be killed too.
+        took: (wall-clock, processor) seconds of a complete cell; each is None if the record does not state it.
     """
 
     name: CellState
@@ -343,8 +370,8 @@ class State(NamedTuple):
 
 
 def state_of(directory: CellDirectory) -> State:
-    """Return how far a cell is, from its files alone. Cheap enough for thousands of cells: torch and NumPy are not
-    needed.
+    """Return the state of a cell, determined from its files alone. This is cheap enough for thousands of cells, because
+    neither torch nor NumPy is imported.
 
     Raises:
         UserError: a newer version of the project wrote the cell's record.
@@ -375,12 +402,12 @@ def state_of(directory: CellDirectory) -> State:
 
 @dataclass(frozen=True)
 class Identity:
-    """What tells a study's folder from another folder at the same path.
+    """What distinguishes a study's folder from another folder at the same path.
 
     Attributes:
-        token: random text from its store.json; None where an earlier version of the project wrote that file.
-        device, number: device and inode number of the folder. They differ for a copy of the study, for example one
-            below a mount point, which has the same token.
+        token: random text from the folder's store.json; None if an early version of the project wrote that file.
+        device, number: device and inode number of the folder. They differ between a study and its copy (for example one
+            that appears at the path when a file system is unmounted), which has the same token.
     """
 
     token: str | None
@@ -390,12 +417,12 @@ class Identity:
 
 @dataclass(frozen=True)
 class Study:
-    """The folder of one study, `results/<suite>/`, and the cells in it."""
+    """The folder of one study, `results/<suite>/`, and the cells in it. `path`: path of the folder."""
 
     path: Path
 
     def identity(self) -> Identity:
-        """Return what `check_is` will recognise this folder by.
+        """Return what distinguishes this folder from others at the same path, for a later call of `check_is`.
 
         Raises:
             StoreGone: there is no study at this path.
@@ -409,11 +436,11 @@ class Study:
         return Identity(token=stated.get("token"), device=there.st_dev, number=there.st_ino)
 
     def check_is(self, known: Identity) -> None:
-        """Make sure that the path still leads to the folder with this identity, and not to what lies below a mount
-        point, or to a folder of the same name that was created since.
+        """Check that the folder at the study's path is still the one with the identity `known`: its file system may
+        have been unmounted, or a folder of the same name created since.
 
         Raises:
-            StoreGone: the folder is gone, or is another one.
+            StoreGone: the folder is gone, or another folder is in its place.
         """
         if self.identity() != known:
             raise self._gone("is another folder than the one that the run began in")
@@ -438,11 +465,12 @@ class Study:
         return [CellDirectory(p) for p in sorted(self.cells_path.iterdir()) if p.is_dir()]
 
     def traces(self) -> list[Path]:
-        """Return the trace files that torch.profiler wrote (`--profile`), sorted by cell."""
+        """Return the trace files that torch.profiler wrote in runs with the option --profile, sorted by cell."""
         return sorted(self.cells_path.glob("*/attempts/*/trace/*.pt.trace.json"))
 
     def check(self) -> None:
-        """Refuse a store that a newer version of the project wrote, or that has links, before anything is done with it.
+        """Check that this study can be read and written: that no newer version of the project wrote it, and that it
+        has no links to folders. A folder that does not exist yet passes.
 
         Raises:
             UserError: the path is a file, the schema is newer, store.json is unreadable, or a folder is a link.
@@ -464,8 +492,12 @@ class Study:
             raise damaged from error
 
     def _refuse_links(self) -> None:
-        """Raise UserError if a folder in the study is a link: files written into it, or removed from it, would lie
-        elsewhere. A copied study may have links, since git and tar keep them."""
+        """Check that no folder in the study is a link, because files written or deleted through a link would be in a
+        folder elsewhere. A copied study may have links, since git and tar keep them.
+
+        Raises:
+            UserError: a folder is a link.
+        """
         for folder in (self.path, self.cells_path, *self.cells_path.glob("*"), *self.cells_path.glob("*/attempts")):
             for entry in files.entries(folder):
                 if entry.is_symlink() and entry.is_dir():
@@ -478,7 +510,7 @@ class Study:
         """Create the study's folder, with its schema version and token in store.json.
 
         Raises:
-            UserError: it cannot be written, or a newer version of the project wrote it.
+            UserError: the folder cannot be written, or `check` refuses it.
         """
         self.check()
         files.make_directory(self.path)

@@ -1,7 +1,7 @@
-"""Write tensors as a safetensors file one after the other, so that host memory never holds a copy of all of them.
+"""Write tensors one after the other to a safetensors file, so that host memory never holds a copy of all of them.
 
-The library's own writer needs every tensor in host memory first, and its errors are not OSErrors. The bytes written
-here equal those that it would write (github.com/huggingface/safetensors#format), so the library can read them.
+The writer of the safetensors library needs all tensors in host memory first, and its errors are not OSErrors. The bytes
+written here equal those that the library would write (github.com/huggingface/safetensors#format), so it can read them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ NAMES = {
     "float64": "F64",
     "int64": "I64",
 }
-"""torch dtype -> the format's name for it, in the format's order: tensors of a type further down are written first."""
+"""torch dtype -> its name in the safetensors format. Tensors are written in the reverse order of these dtypes."""
 ALIGNED = 8  # the header's length in bytes is a multiple of this
-PIECE = 1 << 24  # bytes of a large tensor that are copied at a time
+PIECE = 1 << 24  # bytes of a large tensor that are copied to host memory at a time
 
 
 def write(handle: Callable[[bytes | memoryview], object], tensors: Mapping[str, torch.Tensor]) -> None:
-    """Write tensors in the safetensors format, each copied to host memory in its turn.
+    """Write tensors in the safetensors format. Each tensor is copied to host memory only when it is its turn.
 
     Args:
-        handle: function that takes the next bytes of the file.
+        handle: function that is called with the next bytes of the file, such as a file's `write`.
+        tensors: name -> tensor.
 
     Raises:
         ValueError: a dtype is not in `NAMES`, or this machine is not little-endian.
@@ -67,7 +68,12 @@ def write(handle: Callable[[bytes | memoryview], object], tensors: Mapping[str, 
 
 
 class Hashed:
-    """Passes bytes on to `write`, and counts and hashes them (sha256) on the way."""
+    """A callable that passes bytes on to the function `write`, and counts and hashes them.
+
+    Attributes:
+        bytes: number of bytes so far.
+        sha256: sha256 of all bytes so far, in hexadecimal.
+    """
 
     def __init__(self, write: Callable[[bytes | memoryview], object]) -> None:
         self.write, self.bytes, self._sha256 = write, 0, hashlib.sha256()

@@ -1,5 +1,5 @@
-"""Write and read the weights of a trained model: one safetensors file with facts about them (model, its options, sizes,
-data, images seen)."""
+"""Write and read the weights of a trained model: one safetensors file, whose metadata holds facts about the weights
+(model, its options, sizes, data, images seen)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bench.core.files import canonical
 if TYPE_CHECKING:
     import torch
 
-ENTRY = "about"  # the only entry of metadata: the format keeps several in no particular order, and bytes would differ
+ENTRY = "about"  # the only entry of metadata: several would be in no particular order, so that bytes would differ
 SEALED = re.compile(r"[0-9a-f]{64} ")
 
 
@@ -28,10 +28,13 @@ def write(
     *,
     check_lease: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write a state dict and facts `about` it, atomically. Equal weights and facts give equal bytes.
+    """Write weights and facts about them to the file `path`, atomically. Equal weights and facts give equal bytes.
 
     Args:
-        check_lease: called just before the file is renamed into place; if it raises, nothing is left behind.
+        tensors: the state dict, name -> tensor.
+        about: the facts, as JSON types.
+        check_lease: is called just before the file is renamed into place. If it raises an error, because another
+            process has taken over the cell, nothing is left behind.
 
     Raises:
         UserError: the file cannot be written (the disk is full, …).
@@ -45,7 +48,7 @@ def write(
 
 
 def about(path: Path) -> dict[str, Any] | None:
-    """Return the facts that were passed to `write`; None for a safetensors file from another source.
+    """Return the facts that were passed to `write` for the file `path`; None for a safetensors file from elsewhere.
 
     Raises:
         UserError: it is not a safetensors file, or its digest does not match (a changed byte would load silently).
@@ -78,7 +81,7 @@ def _tensors(file: Any) -> dict[str, torch.Tensor]:
 
 
 def _digest(text: str, tensors: Mapping[str, torch.Tensor]) -> str:
-    """Return the sha256 (hex) over the facts and every tensor's name, dtype, shape and bytes."""
+    """Return the sha256, in hexadecimal, over the facts (`text`) and every tensor's name, dtype, shape and bytes."""
     import torch
 
     digest = hashlib.sha256(text.encode())

@@ -1,9 +1,10 @@
 """Specifications as frozen data: a cell (one training run with its evaluations), its recipe and tasks; and the identity
 of a cell.
 
-A cell's identity is the hash of its canonical JSON with every field that equals its default left out, plus the integer
-revisions of what it uses. A new field does not invalidate old results; a change of behaviour requires a new revision.
-This module does not import torch, because suites, planner, status and report all read specifications.
+A cell's identity is the hash of its canonical JSON, in which fields that equal their defaults are left out, and of the
+integer revisions of the code that the cell uses. Hence a new field with a default does not invalidate old results; a
+change of behaviour requires a new revision. This module does not import torch, because suites, planner, status and
+report all read specifications.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from typing import Any
 from bench.core.errors import UserError, unknown
 from bench.core.files import canonical
 
-RATE_MARGIN = 0.02  # a rate below the best of its sweep may be chosen if its accuracy is at most this much lower
+RATE_MARGIN = 0.02  # a learning rate may be chosen if its accuracy is at most this far below the best of its sweep
 RATE_ROUNDING = 1e-9  # tolerance for rounding, so that an accuracy lower by exactly the margin is accepted
 RECIPE_REVISION = 3
-"""Increment when the training loop gives other results from the same recipe."""
+"""Increment this when the training loop gives other results from the same recipe."""
 REHEARSAL_REVISION = 1
-"""Increment when rehearsals shrink cells in another way, so that none continues cells that were shrunk differently."""
+"""Increment this when rehearsals shrink cells in another way, so that no rehearsal continues a cell that was shrunk
+differently."""
 
 
 def is_rate_enough(*, lacks: float) -> bool:
-    """Whether a learning rate may be chosen although its accuracy, in [0, 1], is `lacks` below the best of its
-    sweep."""
+    """Return whether a learning rate may be chosen although its accuracy, in [0, 1], is lower by `lacks` than the best
+    accuracy in the sweep."""
     return lacks <= RATE_MARGIN + RATE_ROUNDING
 
 
@@ -42,10 +44,11 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "dtype": ("auto", "float32", "bfloat16"),
     "evaluation_dtype": ("auto", "float32", "bfloat16"),
 }
-"""Allowed values of recipe fields; they are documented where they are implemented, in bench/train/: schedule.py,
-precision.py, inference.py, device_reading.py."""
+"""Field of a recipe -> its allowed values. Each value is documented where it is implemented, in bench/train/:
+schedule.py, precision.py, inference.py, device_reading.py."""
 PARTS = ("optimizer", "loss", "augmentation", "schedule")
-"""Recipe fields whose value names a plug-in file of that kind (`bench.train.parts`)."""
+"""Fields of a recipe whose value names a plug-in file of the kind that the field is called after (`bench.train.parts`).
+"""
 PART_NAME = re.compile(r"[A-Za-z0-9_-]+(:[A-Za-z0-9_.-]+)?")
 SCALARS = frozenset((str, int, float, bool, type(None)))
 FRACTIONS = ("cooldown", "label_smoothing", "average", "momentum", "crop")
@@ -54,12 +57,13 @@ BELOW_ONE = ("label_smoothing", "average", "momentum")  # at 1, training would h
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a model is trained. Learning rates are per step. Lengths are fractions of the horizon (budget), except in
-    fields named `_images`.
+    """How a model is trained. `lr` is the peak learning rate of an optimizer step. Lengths are fractions of the horizon
+    (budget), except in fields named `_images`.
 
     `optimizer`, `loss`, `augmentation` and `schedule` name files of bench/train/. With the schedule "branch", all
-    horizons share one training, the trunk, and each cools down from it (Hägele et al. 2024); with others every horizon
-    is trained on its own. Linear or cosine decay over the whole training, as in the paper, is a cool-down of 1.
+    horizons share one training, the trunk; for each horizon a branch leaves the trunk, in which the learning rate falls
+    to zero (the cool-down; Hägele et al. 2024). With other schedules every horizon is trained on its own. Linear or
+    cosine decay over the whole training, as in the ViT paper, is a cool-down of 1.
 
     Raises:
         UserError: a field has an invalid value.
@@ -124,7 +128,8 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSpec:
-    """One evaluation: the name of a task, the downstream data set that it uses, and the task's own options."""
+    """One evaluation: the name of a task, the downstream data set that it uses, and the (name, value) pairs of the
+    task's own options."""
 
     task: str
     data: str
@@ -142,21 +147,21 @@ class Cell:
     Attributes:
         model: name of the model, with options after colons.
         data: name of the upstream (pre-training) data set.
-        num_images: size of the subset of `data` that is trained on; smaller subsets lie within larger ones. None: the
-            whole training split.
+        num_images: size of the subset of `data` that is trained on; a smaller subset is part of every larger one. None:
+            the whole training split.
         image_size: pixels per side of the model's input.
         channels: channels of the model's input, 1 (grey) or 3 (RGB).
         recipe: how the model is trained.
         horizons: budgets in images seen, ascending; 0 evaluates the untrained network.
         seed: seed of the initial weights, the order of images and their augmentation.
         tasks: evaluations of the model at every horizon.
-        model_options: further arguments for the model family's `build`.
+        model_options: (name, value) pairs of further arguments for the model family's `build`.
         job: what a worker does with the cell: the name of a file in bench/execute/jobs/.
-        held_out: whether upstream accuracy is measured on a part of the training images, which are then not trained on,
-            so that choices made by it (learning rates) do not use the test images.
+        held_out: whether upstream accuracy is measured on a part of the training images, which the model is then not
+            trained on, so that choices made by that accuracy (learning rates) do not use the test images.
         rehearsal: whether network, images and steps are shrunk (`bench.plan.passes.rehearsal`) to try out a study in
             seconds; the numbers then mean nothing.
-        axes: comparisons of the suite that the cell is part of, such as "compute"; not part of its identity.
+        axes: comparisons of the suite that the cell is part of, such as "compute"; not part of the cell's identity.
     """
 
     model: str
@@ -190,24 +195,24 @@ class Cell:
 
     @property
     def data_name(self) -> str:
-        """Name of the upstream set: `name@N` for a subset of N images, `name` for the whole training split."""
+        """Name of the upstream data set: `name@N` for a subset of N images, `name` for the whole training split."""
         return self.data if self.num_images is None else f"{self.data}@{self.num_images}"
 
     @property
     def readable_name(self) -> str:
-        """A folder name for people, not unique: `registry.directory_name` adds a hash."""
+        """A readable name for the cell's folder. Two cells can have the same: `registry.directory_name` adds a hash."""
         model = re.sub(r"^.*/(?=[^/]*:(?![a-z_]+=))", "", self.model)  # drops the folders of a file: "a/b.py:Net"
         return slug(f"{model[:100]}_{self.data_name}_s{self.seed}")
 
 
 def slug(text: str) -> str:
-    """Return `text` in lower case, with all but [a-z0-9._+-] replaced by "-", for use in a path."""
+    """Return `text` in lower case, with all characters but [a-z0-9._+-] replaced by "-", for use in a path."""
     return re.sub(r"[^a-z0-9._+-]+", "-", text.lower()).strip("-")
 
 
 def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
-    """Return a tree of dataclasses as JSON types; tuples become lists. With `omit_defaults`, fields that equal their
-    default, or that are not compared, are left out."""
+    """Return a dataclass, with the dataclasses in it, as JSON types; tuples become lists. With `omit_defaults`, fields
+    that equal their default, and fields declared with `compare=False`, are left out."""
     kind = type(value)
     if kind in SCALARS:  # first, as the most frequent case: a plan of a thousand cells calls this 200,000 times
         return value
@@ -227,17 +232,18 @@ def to_json(value: Any, *, omit_defaults: bool = False) -> Any:
 
 @cache
 def _entries(kind: type) -> tuple[tuple[str, bool, Any], ...]:
-    """Return for each field of a dataclass: (name, whether it is part of the identity, its default as JSON)."""
+    """Return for each field of a dataclass: (name, whether the field is compared and so part of a cell's identity,
+    its default as JSON, or MISSING)."""
     return tuple(
         (entry.name, entry.compare, to_json(entry.default, omit_defaults=True)) for entry in dataclasses.fields(kind)
     )
 
 
 def cell_from_json(data: Mapping[str, Any]) -> Cell:
-    """Return the cell that `to_json` wrote.
+    """Return the cell from the JSON object that `to_json` made of it.
 
     Raises:
-        UserError: a field is unknown; otherwise it would be silently ignored.
+        UserError: a field is unknown (it would otherwise be ignored silently), or has an invalid value.
     """
     values = dict(data)
     values["recipe"] = _build(Recipe, values.get("recipe", {}))
@@ -263,6 +269,7 @@ def _tuples(value: Any) -> Any:
 
 
 def cell_id(cell: Cell, revisions: Mapping[str, int]) -> str:
-    """Return the identity of a cell: the first ten hex digits of the sha256 of its canonical JSON and the revisions."""
+    """Return the identity of a cell: the first ten hex digits of the sha256 of its canonical JSON and of the revisions
+    (see `bench.study.registry.revisions_of`)."""
     identity = {"cell": to_json(cell, omit_defaults=True), "revisions": dict(revisions)}
     return hashlib.sha256(canonical(identity).encode()).hexdigest()[:10]

@@ -1,11 +1,12 @@
-"""Code fingerprints: detect whether a model's code has changed since its results were produced.
+"""Code fingerprints, which show whether a model's code has changed since its results were produced.
 
 A fingerprint covers the Python source of a model family's file and of everything that it imports, except installed
-packages and the harness (`bench`). It does not change with what leaves behaviour alone: comments, docstrings, layout,
-annotations of functions, moving a definition to another file. It is not part of a cell's id.
+packages and the harness (`bench`). Edits that leave behaviour alone do not change the fingerprint: comments,
+docstrings, layout, annotations of functions, moving a definition to another file. The fingerprint is not part of a
+cell's identity.
 
 For a model that is not the project's own (timm, torchvision, a user's file, a plug-in) it also covers the versions of
-the installed packages that its file imports, except torch and numpy, which the record's environment states.
+the installed packages that its file imports, except torch and numpy, whose versions the record's environment states.
 """
 
 from __future__ import annotations
@@ -37,36 +38,39 @@ IGNORED = ("returns", "annotation", "type_comment", "type_params", "kind", "ctx"
 
 @dataclass(frozen=True, kw_only=True)
 class Fingerprint:
-    """A digest of code.
+    """A digest of a model's code, as a whole and by module.
 
     Attributes:
-        digest: digest of all definitions, in whatever file they lie.
+        digest: digest of all definitions, independent of the files that they are in.
         modules: name of a module -> digest of its definitions; name of an installed package -> "version …"; name of
-            another file that counts as a whole -> its digest.
+            another file that results depend on (weights, configuration) -> digest of the file; name of a repository on
+            the Hugging Face hub -> "commit …".
     """
 
     digest: str
     modules: Mapping[str, str] = field(default_factory=dict)
 
     def differing(self, other: Fingerprint) -> list[str]:
-        """Return the names of the modules that differ between the two, or that only one has."""
+        """Return the sorted names of the modules that differ between the two fingerprints, or that only one of them
+        has."""
         return sorted({name for name, _ in self.modules.items() ^ other.modules.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Basis:
-    """The code and images that results were made with, as far as they are known; a cell names them only.
+    """The code and images that results were made with, as far as they are known. A cell only names its model and its
+    data sets, whose code and images can change.
 
     Attributes:
         code: fingerprint of the model's code; None if it is not known.
-        images: data set -> digest of its images (`bench.data.identity`).
+        images: name of a data set -> digest of its images (`bench.data.identity`).
     """
 
     code: Fingerprint | None = None
     images: Mapping[str, str] = field(default_factory=dict)
 
     def agrees(self, other: Basis) -> bool:
-        """Whether everything that is known in both is equal."""
+        """Return whether code and images are equal in both, as far as both state them."""
         return (self.code is None or other.code is None or self.code.digest == other.code.digest) and not any(
             other.images.get(name, digest) != digest for name, digest in self.images.items()
         )
@@ -76,8 +80,8 @@ NOTHING_KNOWN = Basis()
 
 
 def of_model(name: str) -> Fingerprint | None:
-    """Return the fingerprint of the model family that builds a model; None if its source cannot be read. Does not
-    import torch.
+    """Return the fingerprint of the model `name`: of the code that builds it, and of the package versions and files
+    that its results depend on. Return None if a source file cannot be read. This does not import torch.
 
     Raises:
         UserError: no family builds a model of this name.
@@ -93,13 +97,14 @@ def of_model(name: str) -> Fingerprint | None:
 
 @cache
 def of_module(module: ModuleType) -> Fingerprint | None:
-    """Return the fingerprint of a module and of what it imports. Cached, because each takes some milliseconds."""
+    """Return the fingerprint of a module and of what it imports; None if a source file cannot be read. Results are
+    cached, because each takes some milliseconds."""
     return of_file(module.__name__, Path(module.__file__ or ""))
 
 
 def of_file(root: str, path: Path) -> Fingerprint | None:
-    """Return the fingerprint of a file, taken as the module `root`, and of what it imports; None if one of them cannot
-    be read."""
+    """Return the fingerprint of a file and of what it imports; None if a source file cannot be read. `root`: the name
+    of the module that the file is imported as."""
     waiting = {root: path}
     outside = not any(path.is_relative_to(PROJECT / own) for own in ("baselines", SUBJECT))
     sources: dict[str, _Source] = {}
@@ -122,8 +127,8 @@ def of_file(root: str, path: Path) -> Fingerprint | None:
 
 
 def version_of(package: str) -> str | None:
-    """Return the installed version of the distribution that an importable package belongs to (PIL belongs to pillow);
-    None if it is not installed."""
+    """Return the installed version of the distribution that contains an importable package (pillow contains PIL); None
+    if it is not installed."""
     return environment.version(package) or next(map(environment.version, _distributions().get(package, ())), None)
 
 
@@ -151,12 +156,12 @@ def path_of(module: str) -> Path | None:
 
 @dataclass(frozen=True)
 class _Source:
-    """What one file contributes to a fingerprint.
+    """What one source file contributes to a fingerprint.
 
     Attributes:
-        definitions: one text for each top-level statement.
-        imports: module that it imports and that is part of the fingerprint -> its file.
-        packages: top-level names of all modules that it imports.
+        definitions: each top-level statement of the file, as text.
+        imports: name of each imported module that is part of the fingerprint -> that module's file.
+        packages: top-level names of all modules that the file imports.
     """
 
     definitions: tuple[str, ...]
@@ -191,8 +196,9 @@ def _read(name: str, path: Path, package: str) -> _Source:
 
 @cache
 def _counts(module: str, package: str) -> Path | None:
-    """Return the file of a module that is part of the fingerprint: one of the model family's own `package`, of `vit`,
-    or one that is not installed. None for all others: the standard library, installed packages, `bench`."""
+    """Return the file of a module if the module is part of the fingerprint: it belongs to the model family's own
+    `package` or to `vit`, or is not installed. Return None for all other modules (the standard library, installed
+    packages, `bench`)."""
     top = module.partition(".")[0]
     path = None if top == HARNESS else path_of(module)
     if path is None or path.suffix != ".py":
@@ -202,7 +208,8 @@ def _counts(module: str, package: str) -> Path | None:
 
 
 def _run(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node below `node`. `if TYPE_CHECKING:` blocks, which never run, are removed from the tree first."""
+    """Yield every node of the syntax tree below `node`. `if TYPE_CHECKING:` blocks, which never run, are removed from
+    the tree first."""
     for block in (getattr(node, name, None) for name in ("body", "orelse")):
         if isinstance(block, list):
             block[:] = [n for n in block if not (isinstance(n, ast.If) and "TYPE_CHECKING" in ast.unparse(n.test))]
@@ -212,7 +219,7 @@ def _run(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _body(node: ast.AST) -> list[ast.AST]:
-    """Return the statements of a definition without its docstring."""
+    """Return the statements in the body of a definition, without its docstring."""
     body: list[ast.AST] = node.body  # type: ignore[attr-defined]
     match body:
         case [ast.Expr(value=ast.Constant(value=str())), *rest]:

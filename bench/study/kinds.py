@@ -1,13 +1,14 @@
 """All kinds of plug-ins, on one page.
 
-A plug-in is one file that exports one object: `TASK = Task(…)`. Its public name is that of its file with "_" written as
-"-" (`fashion_mnist.py` -> "fashion-mnist"). A file whose name starts with "_" holds code that several plug-ins share;
-it is not listed, nor is the file that defines the kind. `bench.study.registry` finds plug-ins.
+A plug-in is one file that exports one object, for example `TASK = Task(…)`. Its public name is the name of its file
+with "_" written as "-" (`fashion_mnist.py` -> "fashion-mnist"). A file whose name starts with "_" holds code that
+several plug-ins share; it is not listed, and neither is the file that defines the kind. `bench.study.registry` finds
+plug-ins.
 
-Plug-ins also lie in folders outside the project: those of `--plugins` and of VIT_BENCH_PLUGINS (which `--plugins` sets,
-for the processes that a study starts), and the packages that installed distributions name as entry points of the group
-`vit_bench`. Such a folder has the subfolders that are named below; their files are found as if they lay in the project,
-and may not have the name of another plug-in of their kind.
+Plug-ins can also be in folders outside the project: the folders given with `--plugins` or in the environment variable
+VIT_BENCH_PLUGINS (which `--plugins` sets for the processes that a study starts), and the packages that installed
+distributions name as entry points of the group `vit_bench`. Such a folder has the subfolders that are named below. The
+files in them are found as if they were in the project, and may not have the name of another plug-in of their kind.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class PluginKind:
-    """A kind of plug-in.
+    """A kind of plug-in, such as "task".
 
     Attributes:
-        package: the package in which the project's own plug-ins of this kind lie.
+        package: the package that contains the project's own plug-ins of this kind.
         export: the variable under which a file exports its object.
-        defined: "module:Class" of the object; "module" or "" where a function that makes the object is exported.
-        subfolder: the subfolder of a plug-in folder that is searched; "" where only the project has such plug-ins.
+        defined: "module:Class" of the exported object; "module" or "" if files export a function instead.
+        subfolder: the subfolder of an outside plug-in folder that is searched for this kind; "" if only the project
+            itself can have plug-ins of this kind.
     """
 
     package: str

@@ -1,4 +1,4 @@
-"""Names of models and data sets with options after colons. They are parsed here only; no other code splits at ":"."""
+"""Names of models and data sets with options after colons. Only this module splits such a name at its colons."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from bench.core.cli import literal
 
 @dataclass(frozen=True)
 class ModelName:
-    """The name of a model with its options: ViT-pico/7:position=none:depth=6.
+    """The name of a model with its options, such as ViT-pico/7:position=none:depth=6.
 
     Attributes:
-        base: the name that a model family accepts; it may contain a colon (timm:resnet18).
-        options: arguments for the family's `build`; values that are Python literals, such as numbers, are converted.
+        base: the name without options, which a model family accepts; it may contain a colon (timm:resnet18).
+        options: name -> value of arguments for the family's `build`. A Python literal, such as a number, is converted;
+            any other value stays text.
     """
 
     base: str
@@ -30,11 +31,11 @@ class ModelName:
 
 @dataclass(frozen=True)
 class DataName:
-    """The name of a data set with its options: folder:mine:64px:rgb.
+    """The name of a data set with its options, such as folder:mine:64px:rgb.
 
     Attributes:
-        base: name of the plug-in file that reads the set: "folder".
-        option: the text after the first colon, which that file interprets: "mine:64px:rgb"; may be empty.
+        base: name of the plug-in that reads the data set: "folder".
+        option: the text after the first colon, which the plug-in interprets: "mine:64px:rgb"; "" if there is none.
     """
 
     base: str
@@ -51,7 +52,7 @@ class DataName:
 
     @property
     def side(self) -> int | None:
-        """Pixels per side that an option such as "64px" states; None without one."""
+        """Pixels per side of the images, which an option such as "64px" states; None without such an option."""
         said = re.search(r"(?:^|:)(\d+)px(?=:|$)", self.option)
         return int(said[1]) if said else None
 

@@ -1,5 +1,5 @@
-"""Options as data. Each option is declared once, as a field of a frozen dataclass (a group); from it the flags of a
-command, the keys of a study file and the arguments of a Python call are derived.
+"""Options as data. Each option is declared once, as a field of a frozen dataclass (a group). From the declaration the
+flag of a command, the key of a study file and the argument of a Python call are derived.
 
 A study file (TOML) can state whatever flags can: `models = ["ViT-nano/7"]` is `--models ViT-nano/7`, `calibrate = true`
 is `--calibrate`, and a table `[set]` with `lr = 1e-3` is `--set lr=1e-3` (`bench.study.option_values`).
@@ -18,7 +18,8 @@ from typing import Any, TypeVar
 
 
 class Kind(Enum):
-    """How an option is given. The values describe the command line; the comments, the TOML type in a study file."""
+    """The form in which an option is given. Each value describes the form on the command line; the comment beside it
+    states the TOML type in a study file."""
 
     VALUE = "one value"  # a scalar
     LIST = "comma-separated values"  # a list
@@ -33,10 +34,14 @@ class Option:
 
     Attributes:
         name: name of the study file's key and of the Python argument; the flag has "-" for "_".
+        help: help text.
+        kind: the form in which the option is given, such as a list.
         read: parses one word of the command line into a value.
+        choices: the allowed values; () if any value that `read` accepts is allowed.
+        metavar: what the help shows in place of the value; None: what argparse shows by default.
         here: whether the option concerns this machine or this call only, so that it is not saved with results.
-        called: name of the flag, if it differs from `name`.
-        type: type of the value, as the field's annotation states it.
+        called: name of the flag if it differs from `name`, else "".
+        type: type of the value, as the annotation of the declaring field states it.
     """
 
     name: str
@@ -60,16 +65,16 @@ OPTION = "option"  # key under which a dataclass field's metadata holds its `Opt
 
 
 def option(help: str, *, default: Any = None, **how: Any) -> Any:
-    """Return a dataclass field that declares an option; the option gets the field's name.
+    """Return a dataclass field that declares an option; the option gets the name of the field.
 
     Args:
-        how: further attributes of `Option`.
+        help, default, how: attributes of `Option`.
     """
     return field(default=default, metadata={OPTION: Option(name="", help=help, default=default, **how)})
 
 
 def options_of(*groups: type) -> tuple[Option, ...]:
-    """Return the options that the fields of these dataclasses declare, in order."""
+    """Return the options that the fields of these dataclasses declare, in the order of declaration."""
     declared = (entry for group in groups for entry in fields(group))
     return tuple(replace(entry.metadata[OPTION], name=entry.name, type=str(entry.type)) for entry in declared)
 
@@ -92,14 +97,14 @@ def spelt_out(options: Sequence[Option]) -> Callable[[Call], Call]:
 
 @dataclass(frozen=True, kw_only=True)
 class Alias:
-    """Another name for an option, or for one value of it, that users know from other tools: `--lr 1e-3` is `--set
-    lr=1e-3`.
+    """Another name for an option, or for one of the option's values, that users know from other tools: `--lr 1e-3`
+    means `--set lr=1e-3`.
 
     Attributes:
         name: name of the study file's key and of the Python argument; the flag has "-" for "_".
-        option: name of the option that it stands for.
-        read: parses one word into the option's value; None: the option's own `read` does.
-        value: value that the option gets if the alias is a flag without a value; None if it takes a value.
+        option: name of the option that the alias stands for.
+        read: parses one word into the option's value; None: the option's own `read` is used.
+        value: value that the option gets if the alias is a flag without a value; None if the alias takes a value.
         help: help text; "" hides the alias from --help.
         letter: a second flag of one letter, such as "-o"; "" for none.
     """
@@ -117,16 +122,16 @@ class Alias:
 
 
 Values = dict[str, Any]
-"""Name of an option -> its value: a list for REPEATED, a list of (name, value) pairs for FIELDS. Options that were not
-given may be missing."""
+"""Name of an option -> its value, which is a list for the kind REPEATED, and a list of (name, value) pairs for the kind
+FIELDS. Options that were not given may be missing."""
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
 def add_flags(p: argparse._ActionsContainer, options: Iterable[Option], aliases: Sequence[Alias] = ()) -> None:
-    """Add options, each with its aliases, to an argument parser. Options that are not given are missing from the parsed
-    namespace."""
+    """Add options, each with its aliases, to an argument parser. An option that the user does not give is missing from
+    the parsed namespace, so that it overrides no study file; see `resolve`."""
     for option in options:
         _add_flag(p, option, option.flag, option.read, option.help)
         for alias in aliases:
@@ -155,15 +160,17 @@ def _add_flag(
 
 
 def given(arguments: argparse.Namespace, options: Iterable[Option]) -> Values:
-    """Return name of the option -> value for all options that were given on a command line."""
+    """Return name -> value of the options that were given on a command line. `arguments`: the result of a parser to
+    which `add_flags` has added them."""
     return {option.name: getattr(arguments, option.name) for option in options if hasattr(arguments, option.name)}
 
 
 def resolve(options: Iterable[Option], *layers: Values) -> Values:
-    """Return the values of all options. A later layer overrides an earlier one, and each overrides the defaults.
+    """Return the values of all options. `layers` are the values from each source, such as a study file and the command
+    line; a later layer overrides an earlier one, and every layer overrides the defaults.
 
-    Options of kind FIELDS are merged name by name, and a name in one layer replaces it in all FIELDS options of earlier
-    layers: `--set lr=…` overrides `[sweep] lr` of a study file.
+    Options of kind FIELDS (such as --set and --sweep) are merged name by name. A name in a layer also removes this name
+    from all FIELDS options of earlier layers: `--set lr=…` overrides `[sweep] lr` of a study file.
     """
     known = list(options)
     resolved: Values = {each.name: each.default for each in known}
@@ -180,11 +187,11 @@ def resolve(options: Iterable[Option], *layers: Values) -> Values:
 
 
 def to_toml(values: Values, options: Iterable[Option], *, always: Sequence[str] = ()) -> str:
-    """Return the text of a study file with all values that differ from their defaults, except those of options that are
-    `here` (about this machine or this call).
+    """Return the text of a study file with all values that differ from their defaults. Options with `Option.here` set,
+    which concern this machine or this call only, are left out.
 
     Args:
-        always: names of options that are written even if they equal their default or are `here`.
+        always: names of options that are written in any case.
     """
     lines, tables = [], []
     for option in options:

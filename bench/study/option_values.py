@@ -1,5 +1,5 @@
-"""Options from a study file or from the arguments of a Python call. Values are converted to the words of a command line
-first, so that the same functions parse both."""
+"""Options from a study file or from the arguments of a Python call. Each value is first converted to the word that a
+command line would have, so that the functions that parse command lines parse it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = 
     """Return the values of the options in a study file, which is TOML or YAML by its suffix.
 
     Raises:
-        UserError: there is no such file; it is not TOML (YAML); a key is unknown; an option does not take its value.
+        UserError: the file does not exist or is not TOML (YAML), a key is unknown, or an option does not accept its
+            value.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -51,10 +52,10 @@ def read_file(path: Path, options: Sequence[Option], aliases: Sequence[Alias] = 
 
 
 def _yaml(text: str) -> dict[str, Any]:
-    """Parse a YAML text that holds a mapping.
+    """Return the mapping that a YAML text holds.
 
     Raises:
-        ValueError: it is not YAML, or not a mapping with text keys.
+        ValueError: the text is not YAML, or not a mapping whose keys are texts.
     """
     import yaml
 
@@ -68,12 +69,14 @@ def _yaml(text: str) -> dict[str, Any]:
 
 
 def read_mapping(values: Mapping[str, Any], options: Sequence[Option], aliases: Sequence[Alias] = ()) -> Values:
-    """Parse the tables of a study file, or the arguments of a Python call, into values of options. A value of None
-    counts as not given.
+    """Return name -> value of the options in the tables of a study file, or in the arguments of a Python call.
+
+    Args:
+        values: name of an option or alias -> value as given; None counts as not given.
 
     Raises:
-        UserError: a key is unknown (the nearest is suggested); an option does not take its value; an option is given
-            under two names.
+        UserError: a key is unknown (the nearest is suggested), an option does not accept its value, or an option is
+            given under two names.
     """
     by_name: dict[str, Option | Alias] = {alias.name: alias for alias in aliases}
     by_name |= {option.called: option for option in options if option.called}
@@ -99,7 +102,8 @@ def read_mapping(values: Mapping[str, Any], options: Sequence[Option], aliases: 
 
 
 def _read_alias(alias: Alias, option: Option, value: Any) -> Any:
-    """Return the value that an alias gives to its option; None for a flag that is set to false."""
+    """Return the value that an alias, set to `value`, gives to its option; None if the alias is a flag and `value` is
+    false."""
     if alias.value is not None:
         return alias.value if _read(replace(option, name=alias.name, kind=Kind.FLAG), value) else None
     named = replace(option, name=alias.name, read=alias.read or option.read)
@@ -139,8 +143,8 @@ def _word(option: Option, text: str) -> Any:
 
 
 def _flat(table: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
-    """Yield (name, value) for all entries of nested tables, names joined by dots: `[set.model] dropout = 0.1` gives
-    ("model.dropout", 0.1)."""
+    """Yield (name, value) for all entries of nested tables. A name is the path to its entry, joined by dots: the table
+    {"model": {"dropout": 0.1}} gives ("model.dropout", 0.1). `before`: text that is put before every name."""
     for name, value in table.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{before}{name}.")
@@ -149,10 +153,11 @@ def _flat(table: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any
 
 
 def _text(option: Option, value: Any, *, between: str = ",") -> str:
-    """Return a value as the word that a command line would have. A list within a list becomes a pair: "0.9/0.999".
+    """Return a value as the word that a command line would have. The items of a list are joined by `between`; the items
+    of a list within that list are joined by "/", so [[0.9, 0.999]] gives "0.9/0.999".
 
     Raises:
-        UserError: no word stands for such a value.
+        UserError: a value of this type has no such word.
     """
     if isinstance(value, bool):
         return "yes" if value else "no"

@@ -1,4 +1,5 @@
-"""The options of a study, in seven groups: each is a frozen dataclass that declares its options once.
+"""The options of a study, in seven groups. Each group is a frozen dataclass; each option is declared once, as a field
+of its group.
 
 Flags, headings of --help, keys of study files and arguments of Python calls are derived from the fields of the groups.
 A function takes the groups that it needs, never all options.
@@ -31,7 +32,8 @@ EQUAL = ("flops", "images", "seconds")
 
 
 def read_share(text: str) -> str:
-    """Parse how cells share a GPU: "none", the number of cells that take turns, or "mps"."""
+    """Parse how cells share a GPU: "none", the number of cells that take turns, or "mps" (NVIDIA's Multi-Process
+    Service). Return the text, which is one of these."""
     text = text.removeprefix("nvidia-")  # "nvidia-mps" is accepted too, because --device mps means Apple's GPU
     if text not in ("none", "mps") and not re.fullmatch("[1-9][0-9]{0,2}", text):
         raise argparse.ArgumentTypeError(f"{text!r} is not none, mps, or a number of runs up to 999")
@@ -40,7 +42,7 @@ def read_share(text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class What:
-    """What is studied: the suite, models, data sets and tasks. None or an empty tuple stands for the suite's own."""
+    """Options that say what is studied: suite, models, data sets, tasks. None or () means the suite's own choice."""
 
     HEADING: ClassVar[str] = "the study"
 
@@ -125,7 +127,8 @@ class What:
 
 @dataclass(frozen=True, kw_only=True)
 class Where:
-    """Folders of plug-ins, results and the user's data; and the labels, groups and unreadable images of that data."""
+    """Options for the folders of plug-ins, of results and of the user's data, and for that data's labels, groups and
+    unreadable images. A group is a set of images that belong together, for example those of one patient."""
 
     HEADING: ClassVar[str] = "where"
 
@@ -169,13 +172,13 @@ class Where:
     )
 
     def store(self, what: What) -> Path:
-        """Return the folder of a study. A rehearsal has a folder of its own, so that its numbers are never mixed with
-        real ones."""
+        """Return the folder for the results of the study that `what` names. A rehearsal (a trial run on shrunk networks
+        and data) has a folder of its own, so that its numbers are never mixed with real ones."""
         return self.results / folder_name(what.suite, what.scale, rehearse=what.rehearse)
 
     def use(self) -> None:
-        """Apply these options to this process and those that it starts: folders of plug-ins are searched, and data is
-        read with these labels, groups and limits. A command calls this once, before it plans.
+        """Apply these options to this process and to the processes that it starts: the folders of plug-ins are
+        searched, and data is read with these labels, groups and limits. A command calls this once, before it plans.
 
         Raises:
             UserError: a folder of plug-ins is invalid, or `max_unreadable` is not a fraction.
@@ -192,7 +195,7 @@ class Where:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Devices and processes that run the cells, and what each of them records besides results."""
+    """Options for the devices and processes that run the cells, and for what they record besides results."""
 
     HEADING: ClassVar[str] = "devices and processes"
 
@@ -260,7 +263,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which cells of the study are run now."""
+    """Options that select the cells of the study that are run now."""
 
     HEADING: ClassVar[str] = "which runs now"
 
@@ -290,7 +293,7 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Pricing:
-    """Devices for which the cost of the study is predicted, and their price."""
+    """Options for the predicted cost of the study: the devices for which it is predicted, and their price."""
 
     HEADING: ClassVar[str] = "what it costs"
 
@@ -326,7 +329,8 @@ class Pricing:
 
 @dataclass(frozen=True, kw_only=True)
 class Reporting:
-    """What a report shows besides the study's own results, and which experiment trackers show the runs."""
+    """Options for what a report shows besides the study's own results, and for the experiment trackers that show the
+    runs."""
 
     HEADING: ClassVar[str] = "report"
 
@@ -351,14 +355,15 @@ class Reporting:
 
 
 GROUPS = (What, Overrides, Where, Machine, Selection, Pricing, Reporting)
-"""Every group of options, in the order of --help and of study files."""
+"""All groups of options, in the order in which --help and study files have them."""
 RUN = options_of(*GROUPS)
 STUDY = options_of(*(group for group in GROUPS if group is not Reporting))
-"""The options of `vit-bench plan`: all but those of the report."""
+"""The options of `vit-bench plan`, which are all options but those of the report; `RUN` has all."""
 
 
 class RanksPerNode(int):
-    """A number of ranks (processes) on each machine, as torchrun counts them; `ranks` counts those of all machines."""
+    """A number of ranks (processes of one training) on each machine, as torchrun counts them. The option `ranks` counts
+    the ranks on all machines together."""
 
 
 ALIASES = (
@@ -383,12 +388,12 @@ ALIASES = (
         help="--horizons …epochs",
     ),
 )
-"""Names by which users of torchrun, timm and Hugging Face's trainers know the options."""
+"""Names of options that users know from torchrun, timm and Hugging Face's trainers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StudyOptions:
-    """All options of a study, in groups. Functions take the group that they need."""
+    """The values of all options of a study, in groups. A function takes only the groups that it needs."""
 
     what: What
     overrides: Overrides
@@ -400,10 +405,12 @@ class StudyOptions:
 
     @classmethod
     def of(cls, *layers: Values) -> StudyOptions:
-        """Merge values from a study file, a Python call and flags; a later layer overrides an earlier one.
+        """Return the options whose values are in `layers`, such as those of a study file and those of flags. A later
+        layer overrides an earlier one; an option that is in none gets its default.
 
         Raises:
-            UserError: a field is both set and swept; a sweep has too many combinations; see also `by_path`.
+            UserError: a recipe's field is both set and swept, sweeps have too many combinations, or a data set's folder
+                is wrong (see `by_path`).
         """
         values = resolve(RUN, *layers)
         for name in ("plugins", "tasks", "only", "job", "grid"):
@@ -422,19 +429,26 @@ class StudyOptions:
         )
 
     def values(self) -> Values:
-        """Return name of the option -> value for all options; the inverse of `of`."""
+        """Return name -> value of all options. This is the inverse of `of`."""
         groups = [getattr(self, entry.name) for entry in fields(self)]
         return {entry.name: getattr(group, entry.name) for group in groups for entry in fields(group)}
 
     def changed(self, **values: Any) -> StudyOptions:
-        """Return a copy with some values replaced. `values`: name of the option -> new value."""
+        """Return a copy in which the options named in `values` have these new values.
+
+        Raises:
+            TypeError: there is no option of such a name.
+        """
         if unknown := values.keys() - self.values().keys():
             raise TypeError(f"no option is called {', '.join(sorted(unknown))}")
         return StudyOptions.of(self.values() | values)
 
     @classmethod
     def parsed(cls, arguments: argparse.Namespace) -> StudyOptions:
-        """Return the options of a command line, parsed by a parser with `add_options`, and of the study file it names.
+        """Return the options from a command line, and from the study file that the command line may name.
+
+        Args:
+            arguments: the result of a parser to which `add_options` has added the options.
 
         Raises:
             UserError: see `of` and `read_study`.
@@ -444,7 +458,11 @@ class StudyOptions:
 
     @classmethod
     def called(cls, study: Path | str | None, options: Mapping[str, Any]) -> StudyOptions:
-        """Return the options of a Python call's arguments, and of the study file that the call names.
+        """Return the options from the arguments of a Python call, and from a study file.
+
+        Args:
+            study: path of the study file; None for none.
+            options: name of an option -> value, as in the call; these override the study file.
 
         Raises:
             UserError: see `of`, `read_study` and `bench.study.option_values.read_mapping`.
@@ -455,8 +473,8 @@ class StudyOptions:
         return cls.of(read_study(study, plugins=asked.get("plugins", ())), asked)
 
     def to_toml(self) -> str:
-        """Return a study file that asks for the same study from any working directory. It leaves out how the study is
-        run and where results go."""
+        """Return the text of a study file that asks for the same study from any working directory. How the study is run
+        and where its results go is left out."""
         values = self.values()
         for name in ("plugins", "data_root", "groups", "labels"):
             values[name] = _absolute(values[name])
@@ -464,16 +482,16 @@ class StudyOptions:
 
 
 def _group(group: type[T], values: Values) -> T:
-    """Build one group from the values of all options."""
+    """Return one group of options, an object of the dataclass `group`, made from name -> value of all options."""
     return group(**{each.name: values[each.name] for each in options_of(group)})
 
 
 def by_path(values: Mapping[str, Any]) -> Values:
-    """Return replacements for `data`, `downstream` and `data_root` if data sets are named by the path of a folder:
-    photos/flowers becomes folder:flowers with the data root photos.
+    """Return new values of the options `data`, `downstream` and `data_root` if data sets are named by the path of a
+    folder: photos/flowers becomes folder:flowers with the data root photos. Return {} if no data set is named so.
 
     Raises:
-        UserError: there is no such folder, or it is not in the data root.
+        UserError: there is no such folder, or the folder is not directly in the data root.
     """
     root, changed = values["data_root"], {}
     for given_as in ("data", "downstream"):
@@ -488,19 +506,21 @@ def by_path(values: Mapping[str, Any]) -> Values:
 
 
 def folder_name(suite: str, scale: str, *, rehearse: bool) -> str:
-    """Return the name of a study's folder below the folder for results."""
+    """Return the name of a study's folder below the folder for results: that of the suite, or "rehearsal-SUITE-SCALE"
+    for a rehearsal."""
     return f"rehearsal-{suite}-{scale}" if rehearse else suite
 
 
 def _absolute(value: Any) -> Any:
-    """Return a path, or a tuple of paths, in absolute form; None stays None."""
+    """Return a path as absolute path, a tuple of paths as tuple of absolute paths, and None as None."""
     if isinstance(value, tuple):
         return tuple(map(_absolute, value))
     return value and str(Path(value).absolute())
 
 
 def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
-    """Add options of a study, and the argument STUDY.toml, to a parser."""
+    """Add options of a study, under the headings of their groups, and the argument STUDY.toml to a parser. An error of
+    the parser for any other option of a study says that `vit-bench run` has it."""
     p.add_argument(
         "study",
         nargs="?",
@@ -517,14 +537,15 @@ def add_options(p: Parser, options: Iterable[Option] = STUDY) -> None:
 
 
 def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Values:
-    """Return the values in a study file; an empty dict for None. A study file may only ask for folders of plug-ins that
-    the user has named too, because plug-ins are code and are run.
+    """Return name -> value of the options in the study file `path`; {} if `path` is None. A study file may only ask for
+    folders of plug-ins that the user has named too, because plug-ins are code and are run.
 
     Args:
-        plugins: folders that the user has named, in addition to those of VIT_BENCH_PLUGINS.
+        plugins: folders of plug-ins that the user has named, in addition to those in VIT_BENCH_PLUGINS.
 
     Raises:
-        UserError: see `bench.study.option_values.read_file`; or the file asks for plug-ins that the user has not named.
+        UserError: the file cannot be read or parsed (see `bench.study.option_values.read_file`), or it asks for
+            plug-ins that the user has not named.
     """
     if path is None:
         return {}
@@ -545,8 +566,9 @@ def read_study(path: Path | str | None, *, plugins: Iterable[str] = ()) -> Value
 
 
 def results_of(arguments: argparse.Namespace) -> tuple[str | None, Path]:
-    """Return (name of the study's folder or None, folder for results) for a command that reads existing results: from
-    --suite and --results, else from its study file.
+    """Return (name of the study's folder, folder for results) for a command that reads existing results. They are taken
+    from --suite and --results, or else from the study file that the command line names; the name is None if neither
+    states a suite.
 
     Raises:
         UserError: see `read_study`.

@@ -1,10 +1,11 @@
-"""Options with which a user changes a suite's training runs: horizons (budgets), a recipe by name, single fields,
-sweeps.
+"""Options with which a user changes a suite's training runs: horizons (budgets), a recipe by name, single fields of the
+recipe, and sweeps over such fields.
 
     --horizons 8000,100steps,2epochs      --recipe paper:ViT-B/16:imagenet
     --set clip=0 --set warmup=5%          --sweep lr=1e-4,3e-4,1e-3 --sweep weight_decay=0.03,0.1
 
-Every field of `bench.study.cell.Recipe` can be set; an option of the model as model.<option>. Lengths can have a unit.
+Every field of `bench.study.cell.Recipe` can be set, and an option of the model as model.<option>. Lengths can have a
+unit, such as "steps", "epochs" or "%".
 """
 
 from __future__ import annotations
@@ -40,15 +41,16 @@ ALSO_CALLED = {
     "opt": "optimizer",
     "dropout": "model.dropout",
 }
-"""Name that other tools give to a field of a recipe -> the field, to suggest it."""
-Setting = tuple[str, str]
+"""Name that other tools give to a field of a recipe -> the field, which an error message then suggests."""
+Setting = tuple[str, str]  # (full name of a recipe's field, value as typed)
 
 
 def setting(text: str) -> Setting:
-    """Parse FIELD=VALUE into (full name of the field, value as typed): "warmup=5%" -> ("warmup_images", "5%").
+    """Parse FIELD=VALUE into (full name of a recipe's field, value as typed): "warmup=5%" -> ("warmup_images", "5%").
+    FIELD may also be model.<option>.
 
     Raises:
-        UserError: the text has another form, or there is no such field.
+        UserError: the text has another form, there is no such field, or users cannot set that option of a model.
     """
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not value:
@@ -65,7 +67,7 @@ def setting(text: str) -> Setting:
 
 
 def _example(key: str) -> str:
-    """Return an example of two comma-separated values for a sweep over a field."""
+    """Return two comma-separated values for a sweep over the field `key` of a recipe, as an example in a message."""
     default = DEFAULTS.get(key)
     if key in CHOICES:
         return ",".join(CHOICES[key][:2])
@@ -75,7 +77,8 @@ def _example(key: str) -> str:
 
 
 def _swept(text: str) -> tuple[str, tuple[str, ...]]:
-    """Parse FIELD=V1,V2,… into (full name of the field, values as typed): "lr=1e-3,2e-3" -> ("lr", ("1e-3", "2e-3")).
+    """Parse FIELD=V1,V2,… into (full name of a recipe's field, values as typed): "lr=1e-3,2e-3" becomes
+    ("lr", ("1e-3", "2e-3")).
 
     Raises:
         UserError: the text has another form, there is no such field, or a value is given twice.
@@ -91,8 +94,10 @@ def _swept(text: str) -> tuple[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Overrides:
-    """The user's changes as they were typed. `bench.plan.apply_overrides` applies them; `grid` is applied by the pass
-    `bench.plan.passes.chosen_grid`."""
+    """The user's changes, as typed, of how a suite's models are trained and of which models, budgets and seeds are run.
+
+    `bench.plan.apply_overrides` applies them, except `grid`, which `bench.plan.passes.chosen_grid` applies.
+    """
 
     HEADING: ClassVar[str] = "changes to its recipes and grid"
 
@@ -130,10 +135,10 @@ class Overrides:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Overrides:
-        """Build the group from the values of all options.
+        """Return the group, made from name -> value of all options.
 
         Raises:
-            UserError: a field is both set and swept, or sweeps have too many combinations.
+            UserError: a field is both set and swept, or sweeps have more than `MAX_COMBINATIONS` combinations.
         """
         settings, sweeps = dict(values["set"]), dict(values["sweep"])
         if (total := math.prod(map(len, sweeps.values()))) > MAX_COMBINATIONS:
@@ -149,10 +154,10 @@ class Overrides:
         )
 
     def changes(self, field: str) -> bool:
-        """Whether a field of the recipe is set or swept."""
+        """Return whether --set or --sweep changes a field of the recipe, given by its full name."""
         return field in dict(self.set) or field in dict(self.sweep)
 
     @property
     def chooses_warmup(self) -> bool:
-        """Whether the user has chosen the warm-up, by a recipe or by its field."""
+        """Whether the user has chosen the length of the warm-up, by naming a recipe or by setting the field."""
         return self.recipe is not None or self.changes("warmup_images")

@@ -1,7 +1,10 @@
-"""The result of a finished cell as frozen data: one `Record`. Only `bench.store.records` writes and reads it.
+"""The result of a finished cell (a training run with its evaluations) as frozen data: one `Record`. Only
+`bench.store.records` writes and reads it.
 
 Units: times in seconds, memory in bytes, compute in FLOP (2 per multiply-add) or MAC, as each name says; dates in UTC,
-ISO 8601. A value that is missing, or does not apply, is None, never 0.
+ISO 8601. A value that is missing, or does not apply, is None, never 0. A horizon is a budget at which a cell is
+evaluated. The horizons of a cell share one training (the trunk); each has its own cool-down (a branch from the trunk),
+in which the learning rate falls to zero.
 """
 
 from __future__ import annotations
@@ -20,12 +23,12 @@ Status = Literal["complete", "diverged", "oom", "failed"]
 """How a cell ended. "diverged" (a loss or weight was not finite) and "oom" (memory ran out) also count as results."""
 
 STATUSES: tuple[Status, ...] = ("complete", "diverged", "oom", "failed")
-UNKNOWN = "unknown"  # the kind of a data set, or the family of a model, that is not known
+UNKNOWN = "unknown"  # stands for the kind of a data set, or the family of a model, if that is not known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Operations:
-    """A number of MACs, or of FLOPs, counted by two conventions.
+    """A number of MACs (multiply-accumulates), or of FLOPs, counted by two conventions.
 
     Attributes:
         dense: counts every tap (kernel element) of a convolution.
@@ -40,7 +43,7 @@ class Operations:
         return self.paper if convention == "paper" else self.dense
 
     def times(self, factor: int) -> Operations:
-        """Return both counts multiplied by a whole number; exact if they are whole numbers."""
+        """Return both counts multiplied by a whole number. Counts that are whole numbers stay exact."""
         dense, paper = (None if count is None else count * factor for count in (self.dense, self.paper))
         return Operations(dense=dense, paper=paper)
 
@@ -56,7 +59,7 @@ class Seconds:
 
     @property
     def total(self) -> float | None:
-        """The sum over all purposes; None if nothing was timed."""
+        """The sum of the seconds of all purposes; None if nothing was timed."""
         known = [s for s in (self.train, self.evaluate, self.save, self.wait) if s is not None]
         return sum(known) if known else None
 
@@ -68,17 +71,17 @@ class Score:
     Attributes:
         task, data, metric: for example "fewshot", "fashion-mnist", "accuracy".
         value: the score, in [0, 1] for accuracies.
-        stderr: standard error over the test images, for this one few-shot sample.
+        stderr: standard error of `value` from the choice of test images, with the few-shot sample held fixed.
         num_test: number of test images that were scored.
-        num_classes: number of classes of the test set.
+        num_classes: number of classes in the test set.
         chance: the value that guessing reaches.
         shots: labelled images per class of the probe; None where it does not apply.
         draw: index of the few-shot sample (a random choice of labelled images); None where it does not apply.
         detail: further facts (the chosen ridge strength, …), as JSON types. "correct": which test images were
-            classified correctly, packed by `bench.store.prediction_bits`. "group": the task's group of tasks.
-            "num_duplicates", "value_without_duplicates": test images that are copies of training images, the score
-            without these. "num_support": labelled images that a few-shot score used. "same_images": True if all samples
-    are the same."""
+            classified correctly, packed by `bench.store.prediction_bits`. "group": the group of tasks that the task is
+            one of. "num_duplicates", "value_without_duplicates": number of test images that are copies of training
+            images, and the score without these. "num_support": number of labelled images that a few-shot score used.
+            "same_images": True if all few-shot samples hold the same images."""
 
     task: str
     data: str
@@ -94,7 +97,7 @@ class Score:
 
 
 class Scored(NamedTuple):
-    """What a score measures: fields of `Score` except value, stderr and detail. Runs of a study share these objects."""
+    """What a score measures: the fields of `Score` except value, stderr and detail. Runs share these objects."""
 
     task: str
     data: str
@@ -108,18 +111,18 @@ class Scored(NamedTuple):
 
 _OF_SCORED = itemgetter(*Scored._fields)
 _KNOWN: dict[tuple[Any, ...], Any] = {}
-"""All `Scored` objects, and tuples of them, that were read so far. They are shared, because a study of 10,000 runs has
-two million scores."""
+"""Field values -> the `Scored` object, or tuple of such objects, that all scores with these values share, because a
+study of 10,000 runs has two million scores."""
 MOST_KNOWN = 100_000  # entries of `_KNOWN`, beyond which it is cleared: unusual records would fill the memory
 
 
 class Scores(Sequence[Score]):
-    """The scores of a record, stored as columns, which take a tenth of the memory of `Score` objects. A `Score` is made
-    each time that one is accessed.
+    """The scores of a record, stored as columns, which take a tenth of the memory of `Score` objects. Each access to a
+    score makes a new `Score` object.
 
     Attributes:
-        of: what each score measures; the same tuple object for all runs with the same evaluations.
-        values, errors: `value` and `stderr` of each score; NaN stands for None.
+        of: what each score measures; all runs with the same evaluations share one tuple object.
+        values, errors: `value` and `stderr` of each score, float64; NaN stands for None.
         details: `detail` of each score; None if no score has any.
     """
 
@@ -138,7 +141,7 @@ class Scores(Sequence[Score]):
 
     @classmethod
     def of_json(cls, items: Sequence[Mapping[str, Any]]) -> Scores:
-        """Build scores from the JSON objects of a record.
+        """Return the scores from their JSON objects in a record.
 
         Raises:
             LookupError, TypeError: a field is missing or of the wrong type.
@@ -157,7 +160,7 @@ class Scores(Sequence[Score]):
 
     @classmethod
     def of_all(cls, scores: Iterable[Score]) -> Scores:
-        """Return `scores` as columns."""
+        """Return the given scores, stored as columns."""
         if isinstance(scores, cls):
             return scores
         scores = tuple(scores)
@@ -200,7 +203,8 @@ class Scores(Sequence[Score]):
 
 
 def _known(of: Sequence[tuple[Any, ...]]) -> tuple[Scored, ...]:
-    """Return a tuple of `Scored` for the given field values; equal ones are the same object as in earlier records."""
+    """Return a tuple of `Scored`, one for each tuple of field values in `of`. Values that an earlier record had give
+    the same object again, which saves memory."""
     if len(_KNOWN) > MOST_KNOWN:
         _KNOWN.clear()
     together = tuple(of)
@@ -216,21 +220,22 @@ class Horizon:
 
     Attributes:
         images_seen: the budget that was asked for, in images.
-        images_trained: images trained on: the budget rounded to whole batches.
-        unique_images: number of different images among them.
-        epochs: passes over the training set.
-        steps: optimizer steps.
+        images_trained: number of images trained on: the budget rounded to whole batches.
+        unique_images: number of different images among those trained on.
+        epochs: number of passes over the training set.
+        steps: number of optimizer steps.
         batch: images per step.
-        train_flops: FLOPs of a training to this horizon alone: the trunk up to its branch, and the branch.
-        spent_images, spent_flops: work done for this horizon in addition to that of the horizons before it.
-        seconds: train: for a training to this horizon alone, like `train_flops`; evaluate: of its evaluation; save,
-            wait: since the horizon before it was evaluated.
+        train_flops: FLOPs of a training to this horizon alone: the part shared with others, and the cool-down.
+        spent_images, spent_flops: images and FLOPs of the work that was done for this horizon only, without the work
+            that earlier horizons had needed already.
+        seconds: "train": seconds of a training to this horizon alone, like `train_flops`; "evaluate": seconds of this
+            evaluation; "save" and "wait": seconds since the previous horizon was evaluated.
         images_per_second, flops_per_second: throughput of training; dense FLOPs.
         utilisation: FLOP/s (dense FLOPs of the architecture) as a fraction of the peak of all ranks, in [0, 1].
         core_days: devices × days of `seconds.train`.
         final_train_loss: mean training loss of the last steps, in nats.
         smaller_batches: "evaluate" or "finetune" -> images per batch that fitted, if memory ran out in that evaluation.
-        scores: all scores, in the order of the evaluation.
+        scores: all scores, in the order in which they were evaluated.
     """
 
     images_seen: int
@@ -254,13 +259,13 @@ class Horizon:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LearningCurve:
-    """Mean training losses between points that were fixed in advance, in the order in which the work was done. Each
-    tuple has one entry per point.
+    """The training loss at points (numbers of images) that were fixed in advance, in the order in which the work was
+    done. Each tuple has one entry per point.
 
     Attributes:
-        images: images seen since the start of the training.
+        images: number of images seen since the start of the training.
         losses: mean loss since the previous point, in nats.
-        horizons: the budget whose cool-down the point is part of; None on the trunk, which horizons share.
+        horizons: the horizon in whose cool-down the point lies; None in the training that all horizons share.
     """
 
     images: tuple[int, ...]
@@ -268,8 +273,8 @@ class LearningCurve:
     horizons: tuple[int | None, ...]
 
     def parts(self) -> list[tuple[int | None, list[int], list[float]]]:
-        """Return (horizon or None, images, losses) for each segment. A segment after the first begins with the last
-        point of the trunk before it, so that the curves connect."""
+        """Return (horizon of a cool-down or None for the shared training, images, losses) for each segment. Segments
+        after the first begin with the last earlier point of the shared training, so that the drawn curves connect."""
         parts: list[tuple[int | None, list[int], list[float]]] = []
         trunk: list[tuple[int, float]] = []
         for images, loss, horizon in zip(self.images, self.losses, self.horizons, strict=True):
@@ -290,11 +295,11 @@ class ModelFacts:
 
     Attributes:
         params: number of parameters.
-        params_body: number of parameters without head and embeddings.
-        num_features: width of the features that feed the head.
+        params_body: number of parameters except those of the head and of embeddings.
+        num_features: width of the features that are the head's input.
         forward_macs: multiply-accumulates of the forward pass of one image.
-        train_flops_per_image: FLOPs of forward and backward pass.
-        fingerprint: digest of the model's code (bench.study.fingerprint); None if none was taken.
+        train_flops_per_image: FLOPs of the forward and backward pass of one image.
+        fingerprint: digest of the model's code (`bench.study.fingerprint`); None if none was taken.
     """
 
     name: str
@@ -313,7 +318,7 @@ class DataFacts:
 
     Attributes:
         kind: "photographs", "handwriting" or "rendered".
-        num_images, num_val: number of images in the training and the test split.
+        num_images, num_val: number of images in the training split and in the test split.
         content_hash: digest of the training images and labels.
         image_size: pixels per side of the model's input.
         channels: channels of the model's input.
@@ -332,8 +337,8 @@ class DataFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MicroBatch:
-    """A reduction of the micro-batch: memory ran out after `work` training steps, and training continued with `images`
-    images per forward pass."""
+    """A reduction of the micro-batch, the images in one forward and backward pass: memory ran out after `work` training
+    steps, and training continued with `images` images."""
 
     work: int
     images: int
@@ -347,13 +352,13 @@ class Execution:
         device: "cpu" or "cuda".
         accelerators: number of accelerators; 0 on a CPU.
         ranks: number of processes that trained together.
-        sharding: how weights are distributed among ranks; None for one rank.
+        sharding: how weights are distributed among ranks (`Recipe.sharding`); None for one rank.
         threads: CPU threads of each rank.
         dtype: precision of the network's forward pass, "float32" or "bfloat16".
-        evaluation_dtype: precision of the features and logits that were evaluated; None if there were none, or if the
-            record is older: then features were float32.
-        compile_mode: torch.compile's mode; "off" if the network was not compiled; None if nothing was trained.
-        attention_kernels: kernels of fused attention, the fastest first; empty if torch chose, or had no choice.
+        evaluation_dtype: precision of the features and logits that were evaluated; None if there were none, or in an
+            old record without this field, whose features were float32.
+        compile_mode: mode of torch.compile; "off" if the network was not compiled; None if nothing was trained.
+        attention_kernels: kernels of fused attention, the fastest first; () if torch chose them, or had no choice.
         micro_batches: every reduction of the micro-batch because memory ran out.
     """
 
@@ -371,14 +376,14 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Energy:
-    """Electrical energy of a cell in joules, over all attempts, repeated work included. A killed attempt is counted
-    until shortly before its end.
+    """Electrical energy of all attempts at a cell, in joules; work that was repeated counts each time. A killed attempt
+    is counted until shortly before its end.
 
     Attributes:
-        processor_joules: energy of processors and memory (RAPL), in proportion to the processor time that the cell
-            used; None if it was not measured.
-        accelerator_joules: whole energy of its GPUs (NVML); None if it was not measured.
-        co2_grams_per_kwh: CO2 intensity of the electricity, as the user gave it.
+        processor_joules: the cell's part of the energy of processors and memory (RAPL), in proportion to the processor
+            time that the cell used; None if it was not measured.
+        accelerator_joules: the whole energy of the cell's GPUs (NVML); None if it was not measured.
+        co2_grams_per_kwh: CO2 per kilowatt-hour of the electricity, in grams, as the user gave it; None if not given.
     """
 
     processor_joules: float | None = None
@@ -387,12 +392,12 @@ class Energy:
 
     @property
     def joules(self) -> float:
-        """The sum of all measured energies."""
+        """The sum of the measured energies; 0 if none was measured."""
         return (self.processor_joules or 0.0) + (self.accelerator_joules or 0.0)
 
     @property
     def co2_grams(self) -> float | None:
-        """Grams of CO2; None if the user gave no intensity."""
+        """Grams of CO2 of the measured energy; None if the user did not give `co2_grams_per_kwh`."""
         return None if self.co2_grams_per_kwh is None else self.joules / 3.6e6 * self.co2_grams_per_kwh
 
 
@@ -401,16 +406,16 @@ class Cost:
     """The cost of a cell. Work that was repeated after an interruption counts once.
 
     Attributes:
-        seconds: seconds over all attempts.
-        spent_images: images trained on, on the trunk and on all branches.
-        spent_flops: FLOPs of training on them.
-        core_days: devices × days.
+        seconds: seconds of all attempts together.
+        spent_images: number of images trained on, in the shared training and in all cool-downs.
+        spent_flops: FLOPs of the training on these images.
+        core_days: devices × days of the work (of a training: `seconds.train`).
         devices: number of accelerators, or of CPU threads, of all ranks.
         image_wait_seconds: the part of `seconds.train` in which steps waited for images that were still being read (by
             rank 0 if there are several); None if nothing was trained.
-        peak_memory_bytes: peak memory of the accelerator, or of the process if there is none.
-        peak_flops_per_second: peak of one rank's device, to which `Horizon.utilisation` refers.
-        peak_source: where that peak is from.
+        peak_memory_bytes: peak memory of the accelerator, or of the process if there is no accelerator.
+        peak_flops_per_second: peak FLOP/s of one rank's device, from which `Horizon.utilisation` is computed.
+        peak_source: how that peak is known.
         energy: None if the hardware does not measure it, or if ranks were on several machines.
         processor_seconds: processor time of rank 0's process, over all attempts; None if an attempt was killed, or if
             other processes did the work.
@@ -431,20 +436,17 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attempt:
-    """One attempt at a cell. `outcome`: "complete", "interrupted", "failed", "running" (it was killed), "unknown",
-    …."""
+    """One attempt to run a cell. `outcome`: "complete", "interrupted", "failed", "unknown", "running" (the attempt was
+    killed before it could write another outcome), …. `started`, `ended`: times in UTC; None if not known."""
 
     outcome: str
     started: str | None = None
     ended: str | None = None
 
 
-# -- results of the jobs `speed` and `peers` ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Spread:
-    """Median, quartiles and extremes of `n` values, in the unit of the values; all None for n = 0."""
+    """Median, quartiles and extremes of `n` values, in the unit of the values; they are None for n = 0."""
 
     median: float | None = None
     q1: float | None = None
@@ -464,9 +466,9 @@ class Throughput:
         windows: throughput of each window, in images per second.
         first_call_seconds: seconds of the first call, including allocation, compilation and autotuning.
         utilisation: FLOP/s (median throughput, dense FLOPs) as a fraction of the device's peak, in [0, 1].
-        scan_images_per_second: throughput while batch sizes were scanned, before the windows.
-        limit: why no larger batch was tried.
-        optimizer: description of what the optimizer does in a training step.
+        scan_images_per_second: throughput in the scan of batch sizes, which preceded the windows; None if not scanned.
+        limit: why no larger batch was tried; None if that is not known.
+        optimizer: description of what the optimizer does in a training step; None for inference.
     """
 
     batch: int
@@ -482,7 +484,7 @@ class Throughput:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Latency:
-    """Percentiles of the latency of `n` single calls in milliseconds; the device is synchronised after each call."""
+    """Percentiles of the duration of `n` single calls, in milliseconds; the device is synchronised after each call."""
 
     batch: int
     p50_ms: float | None
@@ -495,7 +497,8 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reference:
-    """A small model that is measured in turns with every cell's own: where its speed differs, the machine's did."""
+    """The speed of a small reference model, which in every cell is measured by turns with the cell's own model. If it
+    differs between two cells, the machine was in another state."""
 
     model: str
     image_size: int
@@ -506,8 +509,8 @@ class Reference:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Memory:
-    """Peak memory in bytes: of the process so far, or of one call as an accelerator's allocator counts it. `how` says
-    in words which."""
+    """Peak memory in bytes: of the process so far, or of one call, as an accelerator's allocator counts it. `how` says
+    in words which of these it is."""
 
     how: str
     process_peak_bytes: int | None = None
@@ -520,8 +523,8 @@ class LargestBatch:
     """The largest batches that fit into memory, in images.
 
     Attributes:
-        inference, training: predicted from shapes for a memory of `budget_bytes`; `how` names the rule.
-        found_inference: found by trying, in a memory of `device_bytes`; None if it was not tried.
+        inference, training: batch predicted from shapes for a memory of `budget_bytes`; `how` names the rule.
+        found_inference: batch found by trying, on a device with `device_bytes`; None if it was not tried.
     """
 
     inference: int | None
@@ -556,8 +559,8 @@ class Conditions:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpeedResult:
-    """The measured speed of one model at one input size. If the model does not fit into memory, only `revision` and
-    `conditions` are set."""
+    """The result of the job `speed`: the speed of one model at one input size. If the model does not fit into memory,
+    only `revision` and `conditions` are set."""
 
     revision: int
     conditions: Conditions
@@ -573,7 +576,7 @@ class SpeedResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeerSettings:
-    """How a contender trains; `tools.race.settings` explains the values.
+    """How a contender (one library's way to train a model) trains; `tools.race.settings` explains the values.
 
     Attributes:
         layout: memory layout of images and of convolutions' weights.
@@ -592,12 +595,12 @@ class PeerSettings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeerTrial:
-    """A short trial of other settings.
+    """A short trial of settings that differ from the best so far.
 
     Attributes:
-        over_best: their speed divided by that of the best settings so far; None if they do not work.
-        kept: whether they became the best settings.
-        reason: why they do not work.
+        over_best: speed with these settings divided by the speed with the best so far; None if they do not work.
+        kept: whether these settings became the best.
+        reason: why these settings do not work; None if they do.
     """
 
     settings: PeerSettings
@@ -613,12 +616,12 @@ class ContenderResult:
     Attributes:
         package: the library's package; None for this project's own training step.
         left_out: why the contender did not take part; None if it did.
-        windows: throughput of each window in images per second, all windows of the first start first.
+        windows: throughput of each window of time in images per second, those of the processes' first start first.
         images_per_second: spread of the windows' throughputs.
         share_of_peak: FLOP/s (median throughput, dense FLOPs) as a fraction of the device's peak, in [0, 1].
-        same_function: whether it computes the same as this project's model from the same weights.
+        same_function: whether the contender's model computes the same as this project's from the same weights.
         losses: losses of the first steps, in nats.
-        settings: the settings with which it was measured; None in older records.
+        settings: the settings with which the contender was measured; None in older records.
         trials: the trials by which these settings were chosen.
     """
 
@@ -640,7 +643,7 @@ class ContenderResult:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeersResult:
-    """A comparison of training speeds: contenders train in turns on the same batches.
+    """The result of the job `peers`: training speeds of contenders, which train in turns on the same batches.
 
     Attributes:
         peaks: dtype -> peak FLOP/s of the device.
@@ -656,12 +659,9 @@ class PeersResult:
     starts: int | None = None
 
 
-# -- the whole ---------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """The result of a job on its cell. `reason`: why `status` is not "complete"."""
+    """The result of a job (what a worker does with a cell). `reason`: why `status` is not "complete"; None if it is."""
 
     status: Status
     reason: str | None = None
@@ -677,15 +677,15 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Record(Result):
-    """A result with the identity of its cell and its origin.
+    """A result together with the identity of its cell and its origin.
 
     Attributes:
-        suite: the suite that the cell was run for.
-        cell_id: the cell's identity, see `bench.study.cell.cell_id`.
+        suite: name of the suite that the cell was run for.
+        cell_id: the cell's identity; see `bench.study.cell.cell_id`.
         directory: name of the cell's folder below `cells/`.
-        revisions: revisions of what the cell uses, which are part of its identity: "model", "recipe", "job:NAME",
-            "data:NAME", "task:NAME".
-        attempts: all attempts, oldest first.
+        revisions: "model", "recipe", "job:NAME", "data:NAME", "task:NAME", … -> revision of that code, which is part
+            of the cell's identity.
+        attempts: all attempts at the cell, oldest first.
         source: the publication that the result is quoted from; None for a cell that was run.
     """
 

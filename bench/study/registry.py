@@ -1,6 +1,6 @@
-"""The plug-in registry: finds plug-ins of each kind (`bench.study.kinds.KINDS`) by file name.
+"""The plug-in registry, which finds the plug-ins of each kind (a key of `bench.study.kinds.KINDS`) by file name.
 
-Listing reads directory entries only and imports nothing; a file is imported when it is asked for by name.
+Listing plug-ins reads directory entries only and imports nothing; a file is imported when it is asked for by name.
 
 A model's name is looked up without torch; building the model needs torch. Options may follow any model's name, as in
 "ViT-pico/7:position=none:depth=6": arguments of the family's `build`, or fields of its `vit.config.ViTConfig`.
@@ -36,16 +36,17 @@ from vit.model_family import PRETRAINED, Classifier, ModelFamily, Weights
 if TYPE_CHECKING:
     from torch import nn
 
-LONGEST, LONGEST_PATH = 100, 1000  # most characters of a model's name; of a name that holds a path
+LONGEST, LONGEST_PATH = 100, 1000  # most characters of a model's name, and of a name that may hold a path
 ADAPTERS = ("file", "hf", "timm", "torchvision")  # families of networks from outside; model names begin with these
 PLUGINS, ENTRY_POINTS = "VIT_BENCH_PLUGINS", "vit_bench"
 
 
 def add_plugins(folder: str) -> str:
-    """Add a folder of plug-ins to those that are searched, in this process and those that it starts. Return `folder`.
+    """Add a folder to the folders that are searched for plug-ins, in this process and in processes that it starts.
+    Return `folder`.
 
     Raises:
-        UserError: it is not a folder, or has none of the subfolders of plug-ins.
+        UserError: `folder` is not a folder, or has none of the subfolders that hold plug-ins (`SUBFOLDERS`).
     """
     path = Path(folder).absolute()
     if not any((path / name).is_dir() for name in SUBFOLDERS.values()):
@@ -58,14 +59,15 @@ def add_plugins(folder: str) -> str:
 
 
 def forget() -> None:
-    """Clear the caches of this module, so that new plug-ins are found."""
+    """Clear the caches of this module, so that newly added plug-ins are found."""
     for cached in (names, load, _accepting, _plugin_folders):
         cached.cache_clear()
 
 
 @cache
 def _plugin_folders() -> tuple[Path, ...]:
-    """Return the folders of plug-ins: those in the environment variable, then those of entry points. Imports nothing.
+    """Return the folders outside the project that are searched for plug-ins: those in the environment variable
+    `PLUGINS`, then those of entry points. This imports nothing.
 
     Raises:
         UserError: an entry point does not name a package.
@@ -86,8 +88,9 @@ def _plugin_folders() -> tuple[Path, ...]:
 
 
 def _entry_points() -> list[importlib.metadata.EntryPoint]:
-    """Return the entry points of installed distributions. In a checkout, this project's own are read from its
-    pyproject.toml: it need not be installed, and an editable installation of it may state older ones."""
+    """Return the entry points (group `ENTRY_POINTS`) of installed distributions. In a checkout, those of this project
+    are read from its pyproject.toml, because the project need not be installed, and an editable installation may state
+    older entry points."""
     points = list(importlib.metadata.entry_points(group=ENTRY_POINTS))
     if (about := PROJECT / "pyproject.toml").is_file():
         project = tomllib.loads(about.read_text(encoding="utf-8")).get("project", {})
@@ -99,7 +102,7 @@ def _entry_points() -> list[importlib.metadata.EntryPoint]:
 
 @cache
 def names(kind: str) -> tuple[str, ...]:
-    """Return the public names of all plug-ins of a kind, sorted; cached per process.
+    """Return the public names of all plug-ins of a kind (a key of `KINDS`), sorted. The result is cached.
 
     Raises:
         UserError: two plug-ins have the same name.
@@ -121,13 +124,13 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def places(kind: str) -> tuple[str, ...]:
-    """Return the folders that are searched for plug-ins of a kind, the project's own first."""
+    """Return the folders that are searched for plug-ins of a kind (a key of `KINDS`), the project's own first."""
     names(kind)
     return tuple(importlib.import_module(KINDS[kind].package).__path__)
 
 
 def plugged_in(kind: str) -> tuple[str, ...]:
-    """Return the names of the plug-ins of a kind whose files lie outside the project."""
+    """Return the names of the plug-ins of a kind (a key of `KINDS`) whose files are outside the project."""
     every = names(kind)
     own = vars(importlib.import_module(KINDS[kind].package))["_own_path"]
     of_project = {module.name.replace("_", "-") for module in pkgutil.iter_modules(own)}
@@ -135,18 +138,18 @@ def plugged_in(kind: str) -> tuple[str, ...]:
 
 
 def _row_names(kind: str) -> tuple[str, ...]:
-    """Return the names of a kind's plug-ins that are rows of a table, not files: the kind's package then has
-    `ROW_NAMES` and `row(name)`."""
+    """Return the names of a kind's plug-ins that are rows of a table instead of files. The package of such a kind has
+    `ROW_NAMES` and `row(name)`; for other kinds the result is ()."""
     return tuple(getattr(importlib.import_module(KINDS[kind].package), "ROW_NAMES", ()))
 
 
 @cache
 def load(kind: str, name: str) -> Any:
-    """Return the object that the plug-in of this public name exports; `KINDS` states its class.
+    """Return the object that the plug-in with this public name exports. `KINDS[kind]` states its class.
 
     Raises:
-        UserError: there is no such file (the nearest names are suggested), it is broken (the message says where), or it
-            exports something else.
+        UserError: there is no such plug-in (the nearest names are suggested), its file is broken (the message says
+            where), or the file exports an object of another class.
     """
     if kind == "data set":
         name = DataName.parse(name).base  # what follows the colon is for the file itself to interpret: "folder:flowers"
@@ -164,7 +167,7 @@ def _module(kind: str, name: str) -> ModuleType:
     """Import and return the module of a plug-in.
 
     Raises:
-        UserError: it cannot be imported.
+        UserError: the module cannot be imported.
     """
     module = f"{KINDS[kind].package}.{name.replace('-', '_')}"
     try:
@@ -179,10 +182,10 @@ def _module(kind: str, name: str) -> ModuleType:
 
 
 def exported(kind: str, name: str, module: ModuleType) -> Any:
-    """Return the object that a plug-in's module exports.
+    """Return the object that a plug-in's module exports. `name`: public name of the plug-in.
 
     Raises:
-        UserError: it exports none of the right class, or the object's name is not that of the file.
+        UserError: the module exports no object of the right class, or the object's own name differs from `name`.
     """
     about = KINDS[kind]
     made = getattr(module, about.export, None)
@@ -204,7 +207,12 @@ def exported(kind: str, name: str, module: ModuleType) -> Any:
 
 
 def _broken(kind: str, module: str, error: BaseException) -> UserError:
-    """Return the error for a plug-in that cannot be imported; it names the file and the line that failed."""
+    """Return the error for a plug-in that cannot be imported. The message names the file and the line that failed.
+
+    Args:
+        module: full name of the plug-in's module.
+        error: what the import raised.
+    """
     package, _, name = module.rpartition(".")
     parent = importlib.import_module(package)
     found = PathFinder.find_spec(module, parent.__path__)
@@ -221,22 +229,23 @@ def _broken(kind: str, module: str, error: BaseException) -> UserError:
 
 
 def missing_package(error: BaseException) -> str | None:
-    """Return the package that an import did not find; None for other errors, and if only a module of an installed
-    package is missing."""
+    """Return the name of the package that an import did not find. Return None for other errors, and if a module is
+    missing in a package that is installed."""
     package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     return package if package and package not in sys.modules and PathFinder.find_spec(package) is None else None
 
 
 def _line(error: BaseException, path: str) -> str:
-    """Return ", line 3" for the innermost line of a file in an error's traceback; "" if the file is not in it."""
+    """Return text such as ", line 3" for the innermost line of the file `path` in an error's traceback; "" if the
+    traceback has no line of the file."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     line = error.lineno if isinstance(error, SyntaxError) and error.filename == path else lines[-1] if lines else None
     return f", line {line}" if line else ""
 
 
 def families() -> Iterator[ModelFamily]:
-    """Yield every model family: ViT first, adapters to networks from outside last. Each file is imported when its turn
-    comes; files without FAMILY are skipped."""
+    """Yield every model family: ViT first, then the others, and last the families of networks from outside (timm, …).
+    Each file is imported when its turn comes; files without FAMILY are skipped."""
     from vit import family as subject
 
     yield replace(subject.FAMILY, module=subject.__name__)
@@ -246,7 +255,7 @@ def families() -> Iterator[ModelFamily]:
 
 
 def model_names() -> tuple[str, ...]:
-    """Return all listed model names. Families accept more names than they list (any patch size, width, …)."""
+    """Return the model names that all families list. Families accept more names (any patch size, width, …)."""
     return tuple(name for family in families() for name in family.names)
 
 
@@ -269,14 +278,14 @@ def family_of(name: str) -> ModelFamily:
 
 @cache
 def _accepting(base: str) -> ModelFamily | None:
-    """Return the first family that accepts a model name without options. Cached, because a plan asks thousands of times
-    about a few names."""
+    """Return the first family that accepts a model name without options; None if no family does. Results are cached,
+    because a plan asks thousands of times about a few names."""
     return next((family for family in families() if family.accepts(base)), None)
 
 
 def _meant(name: str) -> str:
-    """Guess what a user meant by the name that a network has in its own library, and return it with the prefix needed
-    here: "resnet50" -> "timm:resnet50"; "" if it does not look like such a name."""
+    """Return the model name that a user may have meant by an unknown name. A name as networks have in their own library
+    gets the prefix that it needs here: "resnet50" -> "timm:resnet50". Return "" for names that look otherwise."""
     if name.endswith(".py"):
         return f"{name}:CALLABLE"
     if re.fullmatch(r"[a-z0-9][\w.-]*/[\w.-]*[a-z][\w.-]*", name):
@@ -285,7 +294,8 @@ def _meant(name: str) -> str:
 
 
 def as_named_in_results(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return model names as results state them, files without their folders: see `baselines.file.without_folder`.
+    """Return model names as results state them: a model from a file is named without the file's folder (see
+    `baselines.file.without_folder`), all others as they are.
 
     Raises:
         UserError: two files would have the same name.
@@ -299,10 +309,10 @@ def as_named_in_results(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def check_model(name: str) -> None:
-    """Check that a model exists, without building it.
+    """Check that the model `name` exists, without building it.
 
     Raises:
-        UserError: its name is misspelt, or its file is missing; the message says what exists instead.
+        UserError: the name is misspelt, or the model's file is missing; the message says what exists instead.
     """
     family = family_of(name)
     try:
@@ -314,8 +324,8 @@ def check_model(name: str) -> None:
 
 
 def family_label(name: str) -> str:
-    """Return the family of a model as figures label it. Where one file builds several architectures, it is that of the
-    model's architecture. May import torch."""
+    """Return the label of a model's family in figures. If one family builds several architectures, this is the label of
+    the model's architecture. This may import torch."""
     family = family_of(name)
     return family.label_of(ModelName.parse(name).base) if family.label_of else family.label
 
@@ -327,33 +337,36 @@ def source_of(name: str) -> Path:
 
 
 def own_image_size(name: str) -> int | None:
-    """Return the pixels per side of the images that a model was made for; None if it is made for any size."""
+    """Return the pixels per side of the images that a model was made for; None if it was made for any size."""
     return family_of(name).input_size(ModelName.parse(name).base)
 
 
 def comes_trained(name: str) -> bool:
-    """Whether a model comes with trained weights."""
+    """Return whether a model comes with trained weights, and `weights=random` is not among its options."""
     parsed = ModelName.parse(name)
     return family_of(name).comes_trained(parsed.base) and parsed.options.get("weights") != "random"
 
 
 def about(name: str) -> str:
-    """Return, in words, what of a model from outside is used (the class token, the image size of its processor); "" for
-    other models."""
+    """Return, in words, which parts and settings of a model from outside are used (its class token, the image size of
+    its processor); "" for other models."""
     parsed = ModelName.parse(name)
     return family_of(name).about(parsed.base, **parsed.options)
 
 
 def weights_of(name: str) -> Weights | None:
-    """Return the source and size of a model's trained weights, known without fetching them; None if it has none."""
+    """Return the source and size of a model's trained weights, without fetching them; None for a model without any."""
     return family_of(name).weights_of(ModelName.parse(name).base) if comes_trained(name) else None
 
 
 def own_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
-    """Return a trained model with the classifier that it was trained with.
+    """Return a trained model together with the classifier that it was trained with.
+
+    Args:
+        checkpoint: file with the weights; None: the weights that the model comes with.
 
     Raises:
-        UserError: no family builds the model, it has no classifier, or its weights cannot be fetched.
+        UserError: no family builds the model, the model has no classifier, or its weights cannot be fetched.
     """
     try:
         return family_of(name).classifier(ModelName.parse(name).base, checkpoint=checkpoint)
@@ -364,11 +377,17 @@ def own_classifier(name: str, checkpoint: Path | None = None) -> Classifier:
 
 
 def build_model(name: str, *, image_size: int, channels: int, num_classes: int, **options: Any) -> nn.Module:
-    """Build a freshly initialised model: `model(x_BCHW) -> logits_BK`, `model.features(x_BCHW) -> x_BD`.
+    """Return a new model with `model(x_BCHW) -> logits_BK` and `model.features(x_BCHW) -> x_BD`. Its weights are newly
+    initialised unless its name asks for trained ones.
+
+    Args:
+        image_size: pixels per side of the input.
+        channels: channels of the input, 1 or 3.
+        options: further arguments for the family's `build`, in addition to the options in `name`.
 
     Raises:
-        UserError: the name is unknown, an option is not accepted, the model cannot take this image size (the patch does
-            not divide it), its weights cannot be fetched, or its code fails.
+        UserError: the name is unknown, an option is not accepted, the model does not accept this image size (the patch
+            does not divide it), its weights cannot be fetched, or its code fails.
     """
     build = family_of(name).build
     named = ModelName.parse(name)
@@ -407,18 +426,18 @@ def _unfetched(name: str, error: OSError) -> UserError:
 
 
 def model_revision(name: str) -> int:
-    """Return the revision of a model: its family's, or the model's own if that is higher."""
+    """Return the revision of a model: the revision of its family, or the model's own revision if that is higher."""
     family = family_of(name)
     own = family.revision_of(ModelName.parse(name).base) if family.revision_of else 0
     return max(family.revision, own)
 
 
 def revisions_of(cell: Cell) -> dict[str, int]:
-    """Return the integer revisions that are part of a cell's identity: model family, recipe, job, data sets, tasks.
-    Images are identified by the name and the revision of their set, not by content.
+    """Return the integer revisions that are part of a cell's identity, by name: "model", "recipe", "job:NAME",
+    "data:NAME", "task:NAME", …. Images are identified by the name and the revision of their data set, not by content.
 
-    The recipe's revision stands for the revision of the job "train". Revision 1 of another job, and of a recipe's
-    optimizer, loss, augmentation or schedule, is left out, as fields at their defaults are.
+    The revision of the job "train" is that of the recipe. Revision 1 of another job, and of a recipe's optimizer, loss,
+    augmentation or schedule, is left out, just as the identity leaves out fields that equal their defaults.
     """
     revisions = {"recipe": RECIPE_REVISION, "model": model_revision(cell.model)}
     if cell.job != "train" and (job := load("job", cell.job).revision) != 1:
@@ -436,5 +455,5 @@ def revisions_of(cell: Cell) -> dict[str, int]:
 
 
 def directory_name(cell: Cell) -> str:
-    """Return the name of a cell's folder under `cells/`: its readable name and its hash."""
+    """Return the name of a cell's folder under `cells/`: the cell's readable name and its identity, a hash."""
     return f"{cell.readable_name}-{cell_id(cell, revisions_of(cell))}"

@@ -1,1 +1,1 @@
-"""Suites: designs of studies, one file each, which exports SUITE. None imports torch."""
+"""Suites, the designs of studies: one file each, which exports SUITE. None imports torch."""

@@ -1,5 +1,5 @@
-"""The grid of the scale `gpu`: the questions of the scale `cpu`, asked of colour photographs, or of a million drawings
-where there are none. `bench.plan.passes.hours` fits the budgets to the hours there are."""
+"""The grid of the scale `gpu`: the questions of the scale `cpu`, asked of colour photographs, or of a million generated
+drawings if there are no photographs. `bench.plan.passes.hours` fits the budgets to the hours that the user gives."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from bench.data.load import data_set, look, named_at, resizes
 from bench.study.suite import SuiteOptions, patched
 from bench.suites._grid import GPU_DOWNSTREAM, Grid, budgets, fewshot
 
-DRAWN = "visual-atoms:1000x1000"  # a million images, where there are no photographs
+DRAWN = "visual-atoms:1000x1000"  # a million generated images, used if there are no photographs
 
 
 def gpu_size(options: SuiteOptions) -> int:
-    """Return the pixels per side of images: the largest size at which the hours allow to train for long enough."""
+    """Return the pixels per side of images: those of --image-size, else the largest size at which --hours allow to
+    train for long enough."""
     if options.image_size is not None:
         return options.image_size
     return next((side for below, side in ((4, 64), (24, 128)) if options.hours < below), 224)
 
 
 def gpu_models(options: SuiteOptions) -> tuple[str, ...]:
-    """Return the models of three families, from small to large, with 8 px patches and a small stem for images up to
-    96 px."""
+    """Return the names of models of three families, within each from small to large. For images up to 96 px they have
+    patches of 8 px and a small stem."""
     small = gpu_size(options) <= 96
     patch, stem = (8, "-s2") if small else (16, "")
     names = (
@@ -38,8 +39,9 @@ def gpu_models(options: SuiteOptions) -> tuple[str, ...]:
 
 
 def gpu_upstream(options: SuiteOptions) -> str:
-    """Return the name of the upstream set: the one that the user named, else the largest set of photographs that is on
-    this machine, else drawings; at the study's image size."""
+    """Return the name of the upstream (pre-training) set: the one that the user named, else the largest set of
+    photographs that is on this machine, else drawings. The name states the study's image size where the set can be
+    stored at any size."""
     if options.data:
         return options.data[0]
     from bench.data import photographs
@@ -51,14 +53,16 @@ def gpu_upstream(options: SuiteOptions) -> str:
 
 
 def gpu_recipe(upstream: str) -> dict[str, Any]:
-    """Return what differs from the suites' recipe: all images are cropped, but only photographs are mirrored. Mirrored
-    letters and digits are other ones or none, and what a user's own folder shows is not known."""
+    """Return the fields in which the recipe for an upstream set differs from the default of `recipe_for`. All images
+    are cropped, but only photographs are mirrored: a mirrored letter or digit is another one or none, and what the
+    images of a user's own folder show is not known."""
     flip = data_set(upstream).kind == "photographs"
     return {"scale": "gpu", "batch": 512, "warmup_images": 50_000, "shift": 0, "crop": 0.25, "flip": flip}
 
 
 def grid(options: SuiteOptions) -> Grid:
-    """Return the grid: three families on the upstream set of `gpu_upstream`."""
+    """Return the grid of the scale `gpu`: models of three families (`gpu_models`), trained on the upstream
+    (pre-training) set `gpu_upstream`."""
     upstream, models = gpu_upstream(options), gpu_models(options)
     vit, hybrid, resnet = models[1], models[4], models[6]
     budget = dict(zip(models, (4, 4, 2, 4, 2, 4, 2, 1), strict=True))  # millions of images, relative to each other

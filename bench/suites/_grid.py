@@ -1,4 +1,5 @@
-"""The grid of the scaling and data suites: models, data and evaluation. `_scales.py` knows the grid of each scale."""
+"""The grid of the scaling and data suites: its models, data and evaluation, and the cells (training runs) that follow
+from them. `_scales.py` returns the grid of each scale."""
 
 from __future__ import annotations
 
@@ -19,15 +20,22 @@ class Grid:
     """The models, data and evaluation of a study at one scale.
 
     Attributes:
-        compute: model -> horizons in images seen, on all images of `compute_data`, as in the paper's Figure 5.
-        size_models: model -> horizon; each is trained on the nested subsets `sizes` of `size_data`, the largest last
-            (None: all of it), as in the paper's Figure 4. Where the horizon is one of the model's budgets on the
-            compute axis, that cell is the largest size for both.
+        compute_data: upstream (pre-training) set of the compute axis.
+        compute: model -> horizons (budgets in images seen) on all images of `compute_data`, as in the ViT paper's
+            Figure 5.
+        size_data: upstream set of the axis over numbers of images.
+        size_models: model -> horizon. Each is trained on the nested subsets `sizes` of `size_data`, as in the ViT
+            paper's Figure 4. If the horizon is one of the model's budgets on the compute axis, one cell serves both
+            axes as the largest size.
+        sizes: numbers of images in the subsets, ascending; None: all of the set.
         tasks: evaluation of every horizon.
-        swept: model -> the budget up to which the suite `rates` sweeps, where that is not the model's longest in
-            `compute`, or there is none.
-        recipe: upstream set -> what differs from the suites' recipe, as `recipe_for` takes it.
-        trained: a cell -> the cell with final changes of how it is trained and evaluated.
+        seeds: number of seeds.
+        image_size: pixels per side.
+        channels: channels of the images, 1 or 3.
+        swept: model -> the budget up to which the suite `rates` sweeps its learning rate, if that is not the model's
+            longest in `compute`, or the model is not in `compute`.
+        recipe: (upstream set) -> arguments of `recipe_for`, in which its recipe differs from the default.
+        trained: (cell) -> the cell with final changes of how it is trained and evaluated.
     """
 
     compute_data: str
@@ -45,19 +53,19 @@ class Grid:
 
 
 def fewshot(*names: str, **options: Any) -> tuple[TaskSpec, ...]:
-    """Return the few-shot probe on several downstream sets."""
+    """Return the few-shot probe on each of several downstream sets. `options`: options of the probe."""
     return tuple(task("fewshot", name, **options) for name in names)
 
 
 def budgets(largest: int, count: int) -> tuple[int, ...]:
-    """Return horizons in images seen: 0, the untrained network, and `count` budgets up to `largest`, each twice the
-    one before."""
+    """Return horizons in images seen: 0, the untrained network, and `count` budgets up to `largest`, each twice the one
+    before it."""
     return (0, *(largest >> k for k in range(count - 1, -1, -1)))
 
 
 def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
-    """Return the cells of the compute axis: every model at its budgets, on all upstream images. A model that the grid
-    does not know gets the budgets of the median model."""
+    """Return the cells of the compute axis: every model at its budgets, on all upstream (pre-training) images. A model
+    that is not in the grid gets the budgets of the median model."""
     usual = sorted(grid.compute.values())[len(grid.compute) // 2]
     return [
         _cell(
@@ -75,11 +83,12 @@ def compute_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
 
 
 def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Cell]:
-    """Return the cells of the data-size axis: its models on every nested subset, for the same number of steps whatever
-    the size.
+    """Return the cells of the axis over numbers of images: each of its models on every nested subset, for the same
+    number of steps whatever the size of the subset.
 
     Args:
-        untrained: whether to evaluate the untrained network too, once, as it does not depend on the number of images.
+        untrained: whether to evaluate the untrained network too. It is evaluated once for each model, as it does not
+            depend on the number of images.
     """
     usual, sizes = sorted(grid.size_models.values())[len(grid.size_models) // 2], options.sizes or grid.sizes
     return [
@@ -100,8 +109,8 @@ def size_cells(grid: Grid, options: SuiteOptions, *, untrained: bool) -> list[Ce
 
 
 def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
-    """Return the cell of the raw-pixel baseline, once, as it has no seed and sees no upstream images; none where there
-    are no tasks."""
+    """Return the cell of the raw-pixel baseline, a probe on pixels instead of features; [] if there are no tasks. It is
+    one cell, because the baseline has no seed and sees no upstream images."""
     if not grid.tasks:
         return []
     base = _cell(grid, "pixels", data=(options.data or (grid.compute_data,))[0], axes=("compute", "data_size"))
@@ -109,8 +118,8 @@ def pixel_cells(grid: Grid, options: SuiteOptions) -> list[Cell]:
 
 
 def here(names: tuple[str, ...], options: SuiteOptions) -> tuple[str, ...]:
-    """Return the downstream sets that are on this machine; at scale `paper` all, as its cost is estimated before they
-    are fetched."""
+    """Return the downstream sets that are on this machine; at scale `paper` return all, because its cost is estimated
+    before the sets are fetched."""
     known = [name for name in names if DataName.parse(name).base in registry.names("data set")]
     if options.scale == "paper":
         return tuple(known)
@@ -130,7 +139,7 @@ def _cell(grid: Grid, model: str, *, data: str, **fields: Any) -> Cell:
     return grid.trained(base)
 
 
-# Sets that networks of the scale `gpu` are evaluated on: public photographs that are here, and sets in packages.
+# Downstream sets of the scale `gpu`: public photographs, used where they are here, and sets that come in packages.
 PHOTOGRAPHIC = ("pets", "flowers102", "dtd", "caltech101", "cifar100", "cifar10", "eurosat", "photo-tiles:56px")
 FAR_FROM_PHOTOGRAPHS = ("specimen-tiles:56px", "terrain", "fashion-mnist", "digits")
 GPU_DOWNSTREAM = (*PHOTOGRAPHIC, *FAR_FROM_PHOTOGRAPHS)

@@ -1,5 +1,5 @@
-"""The paper's own grid (Tables 3 and 6, Figures 4 and 5), whose cost can be estimated anywhere, and which can be run
-where the data are."""
+"""The ViT paper's own grid (Tables 3 and 6, Figures 4 and 5), whose cost can be estimated anywhere, and which can be
+run where the data are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STOPPING_CHECKS = 20  # checks for early stopping, of trainings on a part of the
 
 
 def _table_6() -> dict[str, tuple[int, ...]]:
-    """Return model -> its budgets in images seen: 7 epochs of JFT-300M, 14, or both."""
+    """Return model -> its budgets in images seen, as Table 6 has them: 7 epochs of JFT-300M, 14 epochs, or both."""
     horizons: dict[str, tuple[int, ...]] = {}
     for line in published.table("table6"):
         model = published.model_name(line["name"])
@@ -27,9 +27,11 @@ def _table_6() -> dict[str, tuple[int, ...]]:
 
 def _trained(cell: Cell) -> Cell:
     """Return the cell trained as published, and evaluated by what its figure shows: fine-tuning on five sets and the
-    5-shot probe on the compute axis (Figure 5), the probe alone on the axis over images (Figure 4). Trainings on a part
-    of the images stop early, as in the paper. All images are seen too few times for that to matter, and the training
-    on all is Figure 5's too."""
+    5-shot probe on the compute axis (Figure 5), the probe alone on the axis over images (Figure 4).
+
+    Trainings on a part of the images stop early, as in the paper. A training on all images does not: it sees them too
+    few times for early stopping to matter, and it also belongs to Figure 5.
+    """
     trained = _paper.as_published(cell)
     tuned = _paper.tuned(cell.model) if "compute" in cell.axes else ()
     checks = STOPPING_CHECKS if cell.num_images is not None else 0
@@ -52,15 +54,16 @@ PAPER = Grid(
 
 
 def grids(options: SuiteOptions) -> list[tuple[Grid, SuiteOptions]]:
-    """Return the paper's grid with the options, or a grid for each upstream set that was named."""
+    """Return the paper's grid with the options; if the user named upstream (pre-training) sets, a grid for each of
+    them."""
     if not options.data:
         return [(PAPER, options)]
     return [(_grid_on(name, options), replace(options, data=(name,))) for name in options.data]
 
 
 def _grid_on(name: str, options: SuiteOptions) -> Grid:
-    """Return the paper's grid on an upstream set. On another than JFT-300M, every model is trained for as many epochs
-    as Table 3 gives the set, and subsets are the same fractions of it as those of Figure 4."""
+    """Return the paper's grid on an upstream (pre-training) set. On another set than JFT-300M, every model is trained
+    for as many epochs as Table 3 gives the set, and subsets are the same fractions of it as those of Figure 4."""
     if _paper.upstream_of(name) == PAPER.compute_data:
         return PAPER
     images = options.num_images.get(name, _paper.IMAGES["ImageNet"])

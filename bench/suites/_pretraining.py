@@ -1,4 +1,5 @@
-"""The models of the transfer and VTAB suites: pre-trained on several upstream sets, at each scale."""
+"""The pre-trained models of the transfer and VTAB suites: on which upstream (pre-training) sets, and for how long, at
+each scale."""
 
 from __future__ import annotations
 
@@ -24,11 +25,12 @@ class Upstream:
     """Pre-training on one set.
 
     Attributes:
+        data: name of the set.
         images: model -> images seen.
-        recipe: set -> what differs from the suites' recipe.
-        trained: a cell -> the cell with final changes of how it is trained.
+        recipe: (set) -> arguments of `recipe_for`, in which its recipe differs from the default.
+        trained: (cell) -> the cell with final changes of how it is trained.
         axis: the comparison that its cells are part of.
-        of: family -> whether its models are trained on this set, where the user named models.
+        of: (family) -> whether models of the family that the user names are trained on this set in this way.
     """
 
     data: str
@@ -41,8 +43,16 @@ class Upstream:
 
 @dataclass(frozen=True, kw_only=True)
 class PretrainingStudy:
-    """A suite at one scale. `untrained`: whether each network is also evaluated as it was before training on the first
-    upstream set."""
+    """A suite at one scale: models pre-trained on upstream sets and evaluated by downstream tasks.
+
+    Attributes:
+        upstream: the upstream sets, and how models are trained on each.
+        tasks: (name of a model) -> the tasks that evaluate it.
+        seeds: number of seeds.
+        image_size: pixels per side.
+        channels: channels of the images, 1 or 3.
+        untrained: whether each network is also evaluated before its training on the first upstream set.
+    """
 
     upstream: tuple[Upstream, ...]
     tasks: Tasks
@@ -53,15 +63,16 @@ class PretrainingStudy:
 
 
 def small(models: tuple[str, ...], *names: str, images: int, **recipe: Any) -> tuple[Upstream, ...]:
-    """Return pre-training of the same models for the same budget on each of several sets."""
+    """Return pre-training of the same models, for the same number of images seen, on each of the named sets. `recipe`:
+    arguments of `recipe_for`, in which the recipe differs from the default."""
     return tuple(
         Upstream(data=name, images=dict.fromkeys(models, images), recipe=lambda data: recipe) for name in names
     )
 
 
 def gpu_study(options: SuiteOptions, *, tasks: Tasks, seeds: int) -> PretrainingStudy:
-    """Return the study at scale `gpu`: ViTs and ResNets on the scale's own upstream set and, where that is a set of
-    photographs, on drawings too."""
+    """Return the study at scale `gpu`: ViTs and ResNets, on the upstream set of `gpu_upstream` and, unless that is a
+    set of drawings already, on generated drawings too."""
     names, models = dict.fromkeys((gpu_upstream(options), DRAWN)), gpu_models(options)
     chosen = (models[0], models[1], models[5], models[6])
     upstream = (Upstream(data=name, images=dict.fromkeys(chosen, 1_000_000), recipe=gpu_recipe) for name in names)
@@ -71,8 +82,8 @@ def gpu_study(options: SuiteOptions, *, tasks: Tasks, seeds: int) -> Pretraining
 
 
 def paper() -> tuple[Upstream, ...]:
-    """Return pre-training of the models of Table 5 on its three upstream sets, for as long as Table 3 says, the longer
-    where it gives two lengths. ViT-H/14 on ImageNet-21k has no row in Table 3."""
+    """Return pre-training of the models of the ViT paper's Table 5 on its three upstream sets, for the number of epochs
+    in Table 3, the larger where it gives two. ViT-H/14 on ImageNet-21k is left out, as it has no row in Table 3."""
     judged = {(line["pretrain"], name) for line in published.table("table5") for name in line if line[name]}
     images: dict[str, dict[str, int]] = {name: {} for name in IMAGES}
     for row in sorted(rows().values(), key=lambda row: row.epochs):
@@ -85,8 +96,8 @@ def paper() -> tuple[Upstream, ...]:
 
 
 def paper_bit(*models: str) -> tuple[Upstream, ...]:
-    """Return pre-training of ResNets on the same sets, as BiT was trained, on an axis of their own, because their
-    recipe is another."""
+    """Return pre-training of the named ResNets on the ViT paper's three upstream sets as BiT was trained. These cells
+    have an axis (comparison) of their own, "bit", because their recipe is another."""
     return tuple(
         Upstream(
             data=name.lower(),
@@ -100,7 +111,7 @@ def paper_bit(*models: str) -> tuple[Upstream, ...]:
 
 
 def pretrained_cells(study: PretrainingStudy, options: SuiteOptions) -> list[Cell]:
-    """Return cells for models × upstream sets × seeds, each evaluated once, at the end; untrained networks are
+    """Return cells for models × upstream sets × seeds, each evaluated once, at the end. Untrained networks are
     evaluated in the cells of the first set."""
     return [
         upstream.trained(
@@ -123,7 +134,8 @@ def pretrained_cells(study: PretrainingStudy, options: SuiteOptions) -> list[Cel
 
 
 def _chosen(study: PretrainingStudy, options: SuiteOptions) -> tuple[Upstream, ...]:
-    """Return pre-training on the requested upstream sets; an unknown set gets the settings of the first."""
+    """Return pre-training on the upstream sets that the user named, or on all of the study; a set that the study does
+    not know gets the settings of the first."""
     if not options.data:
         return study.upstream
     known = {upstream.data for upstream in study.upstream}
@@ -132,15 +144,16 @@ def _chosen(study: PretrainingStudy, options: SuiteOptions) -> tuple[Upstream, .
 
 
 def _like(upstream: Upstream, name: str, options: SuiteOptions) -> Upstream:
-    """Return the same pre-training on another set, for as many epochs where its number of images is known."""
+    """Return the same pre-training on another set, named `name`. If the set's number of images is known, it lasts for
+    as many epochs as on ImageNet, else for as many images."""
     share = options.num_images[name] / IMAGES["ImageNet"] if name in options.num_images else 1
     images = {model: round(share * seen) for model, seen in upstream.images.items()}
     return replace(upstream, data=name, images=images, of=lambda family: True)
 
 
 def _models(upstream: Upstream, options: SuiteOptions) -> dict[str, int]:
-    """Return model -> images seen, for the models that were named; one that the study does not know gets the largest
-    budget."""
+    """Return model -> images seen on an upstream set, for the models that the user named, or for all that the study
+    trains on it; a model that the study does not know gets the largest budget."""
     most = max(upstream.images.values())
     named = (model for model in options.models or () if upstream.of(registry.family_label(model)))
     return {model: upstream.images.get(model, most) for model in (named if options.models else upstream.images)}

@@ -1,5 +1,5 @@
-"""Lists of questions (`bench/questions/`) that suites ask, by name. A suite without `questions` asks every one there
-is."""
+"""Lists of questions (files of `bench/questions/`), by name, that suites ask. A suite without `questions` asks all that
+there are."""
 
 OF_FAMILIES = (
     "gap-over-images",

@@ -1,24 +1,25 @@
 """The recipe shared by the suites: equal for all models except for the learning rate.
 
-Rates are plain numbers per scale, model and budget, chosen by upstream accuracy, never on a downstream set:
-`vit-bench run --suite rates` sweeps each model at a short and a long budget with several seeds, and its report prints
-the lines below, the maximum of a smooth curve through the runs. Between two budgets the logarithm of the rate is linear
-in that of the images seen; beyond them it is that of the nearer one. A rate is for the batch size of its sweep. The
-suites use the rate of the longest budget that was swept, since all budgets of a network branch off one training, which
-has one rate.
+Learning rates are plain numbers per scale, model and budget, chosen by upstream (pre-training) accuracy, never on a
+downstream set: `vit-bench run --suite rates` sweeps each model at a short and a long budget with several seeds. Its
+report fits a smooth curve through the runs and prints the maximum in the form of the lines below. Between two budgets,
+the logarithm of the learning rate is linear in the logarithm of the images seen; beyond them, the rate is that of the
+nearer budget. A learning rate is for the batch size of its sweep. The suites use the rate of the longest budget that
+was swept, since all budgets of a network branch off one training, which has one learning rate.
 
-A model without a sweep gets, by the first rule that knows it:
+A model without a sweep gets, by the first rule that applies to it:
 
-- its family's rate at this scale: the geometric mean of those of the family's models that `rates` swept;
-- at every scale but `cpu`, the rate of its own row of the paper's Table 3 for JFT-300M, the one set that has rows of
-  all three families, × √(batch / 4096), the rule for Adam (`_paper.py`);
-- there too, the rate of the network of its kind in that table that is nearest in width, × that network's width / its
-  own (Yang et al. 2022, arXiv:2203.03466: of Adam, the best rate of hidden weights falls as 1 / width). Widths are a
-  transformer's, also of hybrids, and a ResNet's width factor. A model whose width its name does not say counts as wide
-  as the table's nearest. The suite `rates` tests the rule where it is run: its plan names the rates that it gives;
+- its family's learning rate at this scale: the geometric mean over the family's models that `rates` swept;
+- at every scale but `cpu`, the learning rate of its own row in the ViT paper's Table 3 for JFT-300M, the one set that
+  has rows of all three families, × √(batch / 4096), the rule for Adam (`_paper.py`);
+- at the same scales, the learning rate of the network of its kind in that table that is nearest in width, × the same
+  factor × that network's width / its own width (Yang et al. 2022, arXiv:2203.03466: with Adam, the best rate of hidden
+  weights falls as 1 / width). The width is that of the transformer, also in a hybrid, and the width factor of a ResNet.
+  A model whose name does not say its width gets the rate of its kind's smallest network, unscaled by width. The suite
+  `rates` tests the rule where it is run: its plan names the rates that the rule gives;
 - `DEFAULT_RATE`.
 
-Those at scale `cpu` are of `results/reference/rates-cpu/`.
+The learning rates at scale `cpu` come from `results/reference/rates-cpu/`.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from bench.suites import _paper
 from vit.config import config_for
 
 FAMILY_RATES: dict[str, dict[str, float]] = {}
-"""Scale -> family -> learning rate."""
+"""Scale -> family -> learning rate, for models without a sweep."""
 MODEL_RATES: dict[str, dict[str, dict[int, float]]] = {}
-"""Scale -> model -> images seen -> learning rate."""
+"""Scale -> model -> budget in images seen -> learning rate, as swept."""
 FAMILY_RATES["cpu"] = {"ViT": 2.1e-3, "Hybrid": 4.1e-3, "ResNet": 4.0e-3}
 MODEL_RATES["cpu"] = {
     "ViT-atto/7": {16_704: 1.1e-2, 133_504: 6.4e-3},
@@ -57,7 +58,7 @@ MODEL_RATES["cpu"] = {
     "R11x0.25": {3_680: 5.1e-3, 29_536: 4.9e-3},
     "ResNet-8-s2": {8_512: 3.6e-3, 68_128: 4.4e-3},
 }
-MODEL_RATES["cpu"] |= {  # the larger networks of `photographs`, of results/reference/photograph-rates-cpu/
+MODEL_RATES["cpu"] |= {  # larger networks, of the suite `photographs`; from results/reference/photograph-rates-cpu/
     "ViT-Lite-2/4": {12_384: 1.1e-3, 49_472: 6.1e-4},
     "ViT-Lite-4/4": {6_208: 1.1e-3, 24_864: 7.8e-4},
     "ResNet-20-s2+ViT-nano/8": {11_872: 2.5e-3, 47_520: 1.2e-3},
@@ -79,7 +80,7 @@ SWEPT, FAMILY, PAPER, WIDTH, DEFAULT = (
 
 @dataclass(frozen=True)
 class Rate:
-    """A learning rate, and which rule gave it."""
+    """A learning rate, and the rule that gave it: `SWEPT`, `FAMILY`, `PAPER`, `WIDTH` or `DEFAULT`."""
 
     value: float
     rule: str
@@ -91,7 +92,7 @@ def rate_and_rule(model: str, *, scale: str, images: int | None = None, batch: i
 
     Args:
         images: the budget, in images seen; None: the longest that was swept.
-        batch: the batch size, to which a rate from the paper is scaled.
+        batch: the batch size, to which a learning rate from the ViT paper is scaled.
     """
     base, family = ModelName.parse(model).base, registry.family_of(model).label
     if budgets := MODEL_RATES.get(scale, {}).get(base):
@@ -103,23 +104,31 @@ def rate_and_rule(model: str, *, scale: str, images: int | None = None, batch: i
 
 
 def rate_of(model: str, *, scale: str, images: int | None = None, batch: int = Recipe.batch) -> float | None:
-    """Return the learning rate alone; None where no rule gives one."""
+    """Return the learning rate of a model at a scale; None if no rule gives one. `images`, `batch`: as for
+    `rate_and_rule`."""
     found = rate_and_rule(model, scale=scale, images=images, batch=batch)
     return None if found.rule == DEFAULT else found.value
 
 
 def recipe_for(model: str, *, scale: str = "cpu", images: int | None = None, **changes: Any) -> Recipe:
-    """Return the suites' recipe for a model at a scale, with `changes`.
+    """Return the suites' recipe for a model at a scale.
 
     Args:
         images: the budget whose learning rate is wanted, as for `rate_and_rule`; for a cell, its longest horizon.
+        changes: fields of the recipe that are set to other values.
     """
     found = rate_and_rule(model, scale=scale, images=images, batch=changes.get("batch", Recipe.batch))
     return Recipe(**{"lr": found.value, **changes})
 
 
 def at_budget(budgets: Mapping[int, float], images: int | None) -> float:
-    """Return the learning rate at a budget: linear in logarithms between the budgets swept, constant beyond them."""
+    """Return the learning rate at a budget: linear in logarithms between the budgets that were swept, constant beyond
+    them.
+
+    Args:
+        budgets: images seen -> learning rate, as swept.
+        images: the budget in images seen; None: the longest that was swept.
+    """
     swept = sorted(budgets)
     if images is None or images >= swept[-1]:
         return budgets[swept[-1]]
@@ -135,8 +144,13 @@ def at_budget(budgets: Mapping[int, float], images: int | None) -> float:
 
 
 def by_paper(model: str, kind: str, *, batch: int) -> Rate | None:
-    """Return the learning rate that Table 3 gives a model, or that of the nearest network of its kind, scaled by width;
-    None for a kind that the table does not have."""
+    """Return the learning rate that the ViT paper's Table 3 gives a model, or that of the nearest network of its kind,
+    scaled by width; None for a kind that the table does not have.
+
+    Args:
+        kind: "ViT", "Hybrid" or "ResNet".
+        batch: the batch size, to which the learning rate is scaled.
+    """
     table = {row.model: row.lr for row in _paper.rows().values() if row.data == "JFT-300M"}
     for_batch = math.sqrt(batch / _paper.BATCH)
     if (named := _paper.NEAREST_IN_TABLE.get(model, model)) in table:
@@ -156,7 +170,7 @@ def by_paper(model: str, kind: str, *, batch: int) -> Rate | None:
 
 
 def width_of(model: str) -> float | None:
-    """Return the width of a transformer, or the width factor of a ResNet, as its name states it; None where it does
+    """Return the width of a transformer, or the width factor of a ResNet, as its name states it; None if the name does
     not."""
     if found := re.fullmatch(r"R\d+x(\d+(?:\.\d+)?)(?:-s[12])?", model):
         return float(found[1])
@@ -175,6 +189,7 @@ def _known_width(model: str) -> float:
 
 
 def _depth(model: str) -> int:
-    """Return the number after the R of a ResNet; 1 for other models, whose depth goes with their width."""
+    """Return the depth of a ResNet, the number after the R in its name; 1 for other models, whose depth goes with their
+    width."""
     found = re.match(r"R(\d+)x", model)
     return int(found[1]) if found else 1

@@ -1,4 +1,4 @@
-"""The grid of the scaling and data suites at each scale."""
+"""The grid (models, budgets, data) of the scaling and data suites at each scale."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from bench.suites._grid import Grid, here
 
 
 def grids(options: SuiteOptions) -> list[tuple[Grid, SuiteOptions]]:
-    """Return the grid of a scale for the upstream sets that were named, with the downstream sets that are on this
-    machine; the plan names those that are not. At scale `paper` budgets depend on the upstream set, so that each has a
-    grid of its own."""
+    """Return the grids of a scale, each with the options for it. A grid is evaluated on the downstream sets that are on
+    this machine; the plan names those that are not.
+
+    At scale `paper` each upstream (pre-training) set that the user named has a grid of its own, because budgets depend
+    on it. At the other scales there is one grid.
+    """
     made = [(CPU, options)]
     if options.scale == "gpu":
         from bench.suites import _gpu_grid

@@ -1,16 +1,19 @@
-"""What do single design choices change? The paper's Tables 7 and 8 and Figures 8 and 9, and its appendix D.6.
+"""What do single design choices change? The ViT paper's Tables 7 and 8 and Figures 8 and 9, and its appendix D.6.
 
 One ViT is changed in one respect at a time, and evaluated by a few-shot probe. A variant is named after the ViT, with
-the fields of `vit.config.ViTConfig` in which it differs: "ViT-pico/7:position=learned-1d:pooling=cls".
+the fields of `vit.config.ViTConfig` in which it differs: "ViT-pico/7:position=learned-1d:pooling=cls". The comparisons
+(axes) are:
 
-position: which position signal, and where it is added. pooling: class token or mean of the patch tokens, at several
-learning rates. shape: depth, width, MLP width, patch size, and all together, against compute. stem: patches as they are
-or behind convolutions (early convolutions, Xiao et al. 2021), and axial attention. optimizer: a ResNet with Adam and
-with SGD, each at several rates.
+- position: which position signal, and where it is added;
+- pooling: class token or mean of the patch tokens, at several learning rates;
+- shape: depth, width, MLP width, patch size, and all together, against compute;
+- stem: patches as they are or behind convolutions (early convolutions, Xiao et al. 2021), and axial attention;
+- optimizer: a ResNet with Adam and with SGD, each at several learning rates.
 
-At scale `paper` these are the appendix's own: ViT-B/16 for positions (Table 8) and pooling (Figure 9), eight layers of
-width 1,024 for the shape (Figure 8), axial networks (Figure 13), two ResNets with Adam and with BiT's SGD, fine-tuned
-too (Table 7), and the ViT-L/16 whose position embeddings Figure 10 shows; each for 7 epochs of JFT-300M.
+At scale `paper` the variants are those of the paper's appendix: ViT-B/16 for positions (Table 8) and pooling (Figure
+9), eight layers of width 1,024 for the shape (Figure 8), axial networks (Figure 13), two ResNets with Adam and with
+BiT's SGD, fine-tuned too (Table 7), and the ViT-L/16 whose position embeddings Figure 10 shows; each is trained for 7
+epochs of JFT-300M.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ POSITIONS = {  # signal -> where it is added
     "none": ("stem",),
     "learned-1d": ("stem", "every-layer", "shared"),
     "learned-2d": ("stem", "every-layer", "shared"),
-    "sincos-2d": ("stem", "every-layer"),  # one table by nature
+    "sincos-2d": ("stem", "every-layer"),  # a fixed table, so sharing it between layers changes nothing
     "relative": ("every-layer", "shared"),
 }
 SGD = {"optimizer": "sgd", "weight_decay": 1e-4}  # as BiT was trained
@@ -39,13 +42,19 @@ SGD = {"optimizer": "sgd", "weight_decay": 1e-4}  # as BiT was trained
 
 @dataclass(frozen=True, kw_only=True)
 class AblationScale:
-    """The ViT that is changed, and how all variants are trained.
+    """The ViT that is changed at one scale, and how all variants are trained.
 
     Attributes:
-        patches: other patch sizes in pixels, largest first.
-        conv_patch: an even patch size, for the convolutional stem.
-        pooling_factors: learning rates of both ways to pool, as factors on that of the ViT that is changed; one is 1.
+        base: name of the ViT that is changed.
+        patches: two other patch sizes in pixels, the larger first.
+        conv_patch: an even patch size in pixels, for the convolutional stem.
+        pooling_factors: learning rates at which both ways to pool are trained, divided by that of the ViT that is
+            changed; one of them is 1.
+        resnet: name of the ResNet that is trained with Adam and with SGD.
         resnet_rates: learning rates of the ResNet with Adam, and with SGD.
+        images: images seen in each training.
+        recipe: arguments of `recipe_for`, in which recipes differ from the default.
+        tasks: evaluation of every variant.
     """
 
     base: str
@@ -86,7 +95,8 @@ SCALES = {
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return cells for every variant × seeds. The first of the requested models is the one that is changed."""
+    """Return cells for variants × upstream sets × seeds. The first of the models that the user named is the ViT that is
+    changed."""
     if options.scale == "paper":
         return list(_of_paper(options))
     scale = pick("grid", options.scale, SCALES)
@@ -108,8 +118,8 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 
 AVERAGED = ("imagenet", "caltech101", "cars", "cifar100", "dtd", "pets")
-"""Data sets of Figure 8's average. The paper does not name them; these are those of the public few-shot evaluation that
-this project has."""
+"""Data sets over which Figure 8 averages. The ViT paper does not name them; these are the sets of the public few-shot
+evaluation that this project has."""
 PAPER_SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
     ("ViT-L-8/32", {}),
     *(("ViT-L-8/32", {"depth": depth}) for depth in (4, 16, 32, 64)),
@@ -119,14 +129,16 @@ PAPER_SHAPES: tuple[tuple[str, dict[str, int]], ...] = (
     ("ViT-L-8/56", {"depth": 4, "width": 512, "mlp_width": 1024}),
     ("ViT-L-8/16", {"depth": 16, "width": 2048, "mlp_width": 4096}),
 )
-"""Figure 8's networks. The paper names the one in the middle, and 64 layers as the most; the others are chosen here."""
+"""The networks of Figure 8, as (model, changed fields). The ViT paper names the one in the middle, and 64 layers as the
+most; the others are chosen here."""
 READINGS = 7
 """Number of evaluations of a training in Figure 9: one after each epoch of JFT-300M."""
-LOWER = {"lr_factor": 3 / 8}  # Figure 9: 3e-4 beside 8e-4, there for mean pooling only; here both ways get both rates
+LOWER = {"lr_factor": 3 / 8}  # Figure 9 has 3e-4 and 8e-4, both for mean pooling only; here for both ways
 
 
 def _of_paper(options: SuiteOptions) -> Iterator[Cell]:
-    """Yield cells for the appendix's networks × upstream sets × seeds, every training once."""
+    """Yield cells for the networks of the ViT paper's appendix × upstream (pre-training) sets × seeds, every training
+    once."""
     base = (options.models or ("ViT-B/16",))[0]
     row = config_for(base, image_size=224, channels=3, num_classes=0)
     made: list[tuple[str, str, Mapping[str, Any], tuple[TaskSpec, ...]]] = []  # axis, model, changes of recipe, tasks
@@ -168,8 +180,9 @@ def _of_paper(options: SuiteOptions) -> Iterator[Cell]:
 
 
 def _read_on_its_way(cell: Cell) -> Cell:
-    """Return the same training, evaluated seven times on its way: Figure 9 shows accuracy over epochs, 7 of them on
-    JFT-300M. The learning rate falls to zero once, over the whole training, and not for each evaluation."""
+    """Return a cell with the same training, evaluated seven times during it, after each 1/7: the ViT paper's Figure 9
+    shows accuracy over the 7 epochs of JFT-300M. The learning rate falls to zero once, over the whole training, and not
+    before each evaluation."""
     whole = cell.horizons[-1]
     recipe = replace(
         cell.recipe, schedule="branch", decay=cell.recipe.cooldown_shape, cooldown=0.0, timescale_images=whole
@@ -178,22 +191,28 @@ def _read_on_its_way(cell: Cell) -> Cell:
 
 
 def _lengths(model: str, change: Mapping[str, Any], data: str, options: SuiteOptions) -> tuple[int, ...]:
-    """Return horizons in images seen: 7 epochs of JFT-300M; for Figure 10's network with the usual recipe, 14 too."""
+    """Return horizons in images seen: 7 epochs of JFT-300M; 7 and 14 epochs for the network of Figure 10 with the usual
+    recipe. On another upstream set, the epochs are those of `_paper.images_seen`. `change`: the fields of the recipe
+    that the variant changes."""
     usual = _paper.images_seen(data, options)
     return (usual, 2 * usual) if model == "ViT-L/16" and not change and data == "jft-300m" else (usual,)
 
 
 def _changed(cell: Cell, change: Mapping[str, Any]) -> Cell:
-    """Return the cell trained as published, except for changed fields of its recipe, or a factor on its learning rate
-    ("lr_factor")."""
+    """Return the cell trained as published, except for the changes of a variant.
+
+    Args:
+        change: field of the recipe -> value; "lr_factor" multiplies the learning rate.
+    """
     trained = _paper.as_published(cell)
     fields = dict(change)
-    rate = round(trained.recipe.lr * fields.pop("lr_factor", 1.0), 10)  # 3e-4, and not its neighbour
+    rate = round(trained.recipe.lr * fields.pop("lr_factor", 1.0), 10)  # exactly 3e-4, without rounding error
     return replace(trained, recipe=replace(trained.recipe, **{"lr": rate, **fields}))
 
 
 def variants(scale: AblationScale, base: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield (axis, model, what differs from the suites' recipe) for every variant of the ViT `base`."""
+    """Yield (axis, model, what differs from the suites' recipe) for every variant of the ViT `base`. An axis is a
+    comparison."""
     row = config_for(base, image_size=28, channels=1, num_classes=0)
     for position, places in POSITIONS.items():
         yield from (("position", named(base, row, position=position, position_at=place), {}) for place in places)
@@ -232,7 +251,14 @@ def variants(scale: AblationScale, base: str) -> Iterator[tuple[str, str, dict[s
 
 
 def named(base: str, row: Any, **changes: Any) -> str:
-    """Return the name of a model with some fields changed; a patch size stands at its usual place in the name."""
+    """Return the name of a model in which some fields of its configuration are changed. Fields are added as options; a
+    patch size replaces that in the name.
+
+    Args:
+        base: name of the model that is changed.
+        row: its configuration; fields that have the same value there are left out of the name.
+        changes: field -> value.
+    """
     patch = changes.pop("patch_size", None)
     if patch is not None:
         base = f"{base.rpartition('/')[0]}/{patch}"

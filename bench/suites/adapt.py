@@ -1,7 +1,7 @@
-"""A folder of labelled photos and a choice of pre-trained models: which one, adapted how, and how many more photos?
+"""A folder of labelled photos and a choice of pre-trained models: which model, adapted how, and how many more photos?
 
 Nothing is pre-trained here. Each model computes features of every image once, at its own size; the number of labelled
-images grows step by step.
+images that are used grows step by step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MODELS = {  # model -> pixels per side, by timm's configurations: supervised, se
 DATA = "fashion-mnist"
 SIDE = 64  # pixels per side of images for models that are made for no particular size
 LIMITS = {"cpu": {"train_limit": 5_000, "test_limit": 2_000}, "gpu": {}, "paper": {}}
-TUNING: Mapping[str, Mapping[str, Any]] = {  # {}: the settings of Table 4, by number of images
+TUNING: Mapping[str, Mapping[str, Any]] = {  # {}: the settings of the ViT paper's Table 4, by number of images
     "cpu": {"steps": 100, "batch": 32, "rates": (0.01, 0.03, 0.1)},
     "gpu": {},
     "paper": {},
@@ -32,8 +32,8 @@ TUNING: Mapping[str, Mapping[str, Any]] = {  # {}: the settings of Table 4, by n
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return one cell per model and data set; models are evaluated as they are. All use the same stored images, each at
-    its own size."""
+    """Return one cell per model and data set, in which the model is evaluated as it comes. All models use the same
+    stored images, each at its own size."""
     limits, tuning = (pick("limits", options.scale, table) for table in (LIMITS, TUNING))
     sides = {model: options.image_size or _side(model) for model in options.models or MODELS}
     made = []

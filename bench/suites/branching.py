@@ -1,7 +1,9 @@
-"""What do cool-down branches cost in accuracy, and what do they save? The same budgets reached in three ways.
+"""What do cool-down branches cost in accuracy, and what do they save? The same budgets are reached in three ways.
 
-branch: one trunk at constant rate, from which each budget cools down. separate: each budget trained on its own with the
-same shape. cosine: each on its own with cosine decay over the whole training, the usual practice.
+- branch: one training at constant learning rate, the trunk, from which each budget branches off, cooling the learning
+  rate down to zero;
+- separate: each budget trained on its own, with the same shape of the learning rate;
+- cosine: each budget trained on its own, with cosine decay over the whole training, the usual practice.
 """
 
 from __future__ import annotations
@@ -32,8 +34,17 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BranchingScale:
-    """The suite at one scale. `models`: model -> budgets in images seen. `recipe`: upstream set -> what differs from
-    the suites' recipe. `probe`: options of the few-shot probe."""
+    """The suite at one scale.
+
+    Attributes:
+        models: model -> budgets in images seen.
+        recipe: (upstream set) -> arguments of `recipe_for`, in which its recipe differs from the default.
+        probe: options of the few-shot probe.
+        data: name of the upstream (pre-training) set.
+        downstream: names of the downstream sets.
+        image_size: pixels per side.
+        channels: channels of the images, 1 or 3.
+    """
 
     models: dict[str, tuple[int, ...]]
     recipe: Callable[[str], dict[str, Any]]
@@ -73,8 +84,8 @@ def _gpu(options: SuiteOptions) -> BranchingScale:
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return cells for three models of three families × three ways of training × seeds. A model that the scale does not
-    know gets three budgets."""
+    """Return cells for models × three ways of training × upstream sets × seeds; the scale's own models are one of each
+    of three families. A model that is not one of them gets three budgets."""
     scale = pick("grid", options.scale, {"cpu": lambda: CPU, "gpu": lambda: _gpu(options)})()
     usual = min(scale.models.values(), key=len)
     return merge(

@@ -1,7 +1,8 @@
-"""Data size only: accuracy against number of distinct pre-training images, as in the paper's Figure 4.
+"""How many pre-training images are needed? Accuracy against the number of distinct pre-training images, as in the ViT
+paper's Figure 4.
 
-At scale `cpu` one network of each family is trained with the same FLOPs on every part of the images, on more parts than
-in the main study.
+At scale `cpu` one network of each family is trained with the same FLOPs on every part of the images, and on more parts
+than in the main study.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CPU_SIZES = (100, 300, 1_000, 3_000, None)
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return the cells of the data-size axis, its models on nested subsets, and of raw pixels."""
+    """Return the cells of the axis over numbers of images, its models on nested subsets, and those of raw pixels."""
     made: list[Cell] = []
     for grid, asked in grids(options):
         grid = replace(grid, sizes=CPU_SIZES) if options.scale == "cpu" else grid

@@ -1,10 +1,11 @@
-"""Does a change survive scale? A baseline at several budgets (and sizes), beside the same with each `--change`.
+"""Does a change survive scale? A baseline is trained at several budgets (and sizes), and so is the baseline with each
+`--change`.
 
-The rungs of the ladder are the baseline's sizes times its budgets; the pass `changes` puts every change beside them, at
-equal training compute, images or time, with the same seeds and order of images. The learning rates of the baseline and
-of every change are tuned alike: with as many trials on the lowest and the highest rung, judged on images that are held
-out, and interpolated between. Only then are the rungs trained: run the command again, or use `vit-bench ladder`, which
-does.
+The rungs of the ladder are the combinations of the baseline's sizes and budgets; the pass `changes` adds every change
+on each rung, at equal training compute, images or time, with the same seeds and order of images. The learning rates of
+the baseline and of every change are tuned alike: with as many trials on the lowest and the highest rung, judged on
+images that are held out, and interpolated between these rungs. Only then are the rungs trained: run the command again,
+or use `vit-bench ladder`, which does so.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def budgets_at(scale: str) -> tuple[int, ...]:
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return the cells of the baseline at every budget, without changes."""
+    """Return the cells of the baseline at every budget; the pass `changes` adds the changes."""
     grid = grids(options)[0][0]
     usual = BASELINES.get(options.scale) or gpu_models(options)[0]
     return [

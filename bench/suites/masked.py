@@ -1,14 +1,15 @@
-"""Does masked patch prediction pre-train as the paper's section 4.6 and appendix B.1.2 describe?
+"""Does masked patch prediction pre-train as the ViT paper's section 4.6 and appendix B.1.2 describe?
 
-Three ways to the same total compute: pre-trained on masked patches of images without their labels; pre-trained on the
-same images with their labels; from scratch, with all compute spent on the downstream task. Judged by the few-shot probe
-and by fine-tuning, on few labelled images per class and on many. The upstream set is also a downstream one: there,
-pre-training with labels has seen the answers.
+Three ways lead to the same total compute: pre-training on masked patches of images without their labels; pre-training
+on the same images with their labels; training from scratch, with all compute spent on the downstream task. They are
+judged by the few-shot probe and by fine-tuning, on few labelled images per class and on many. The upstream
+(pre-training) set is also one of the downstream sets: on it, pre-training with labels has seen the answers.
 
 The images are grey: what is predicted is one of 8 mean intensities (3 bits), not one of 512 colours. At scale `paper`
-it is all three targets of appendix B.1.2, of RGB images: ViT-B/16 on JFT-300M for 100,000 and for a million steps, the
-first also on ImageNet; beside the same network with the labels of JFT-300M, and with those of ImageNet alone, which is
-what the paper calls training from scratch. All are fine-tuned on ImageNet.
+all three targets of appendix B.1.2 are predicted, of RGB images: ViT-B/16 on JFT-300M for 100,000 and for a million
+steps, with the first target also on ImageNet for 100,000 steps. They are compared with the same network trained with
+the labels of JFT-300M, and with those of ImageNet alone, which is what the paper calls training from scratch. All are
+fine-tuned on ImageNet.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bench.suites._recipes import recipe_for
 
 DOWNSTREAM = ("mnist", "fashion-mnist", "scripts")
 
-MASKED = ":head=masked"  # after a model's name: see vit/masked.py
+MASKED = ":head=masked"  # is added to a model's name; see vit/masked.py
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +32,15 @@ class MaskedScale:
     """The suite at one scale.
 
     Attributes:
+        model: name of the model.
+        upstream: name of the upstream (pre-training) set.
         images: images seen in pre-training; networks from scratch see as many more in fine-tuning.
+        recipe: arguments of `recipe_for`, in which the recipe of pre-training differs from the default.
         steps, batch: steps and batch size of fine-tuning a pre-trained network.
-        shots: labelled images per class of fine-tuning on few images.
-        many: labelled images in all of fine-tuning on many images; None: all that there are.
+        shots: labelled images per class in fine-tuning on few images.
+        many: number of labelled images in fine-tuning on many images; None: all that there are.
+        tuning: further options of fine-tuning.
+        probe: options of the few-shot probe.
     """
 
     model: str
@@ -78,8 +84,8 @@ SCALES = {
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return cells for models × three ways of pre-training × seeds. The untrained network stands for training from
-    scratch, which its fine-tuning tasks do."""
+    """Return cells for models × three ways of pre-training × upstream sets × seeds. The third way, training from
+    scratch, is a cell of the untrained network, whose fine-tuning tasks do the training."""
     if options.scale == "paper":
         return _of_paper(options)
     scale = pick("grid", options.scale, SCALES)
@@ -102,12 +108,13 @@ def cells(options: SuiteOptions) -> list[Cell]:
     return made
 
 
-PAPER_STEPS = (100_000, 1_000_000)  # after the first, returns diminish (appendix B.1.2)
-TARGETS = ("", ":masked_target=small", ":masked_target=pixels")  # the mean colour comes first
+PAPER_STEPS = (100_000, 1_000_000)  # after the first number, returns diminish (appendix B.1.2)
+TARGETS = ("", ":masked_target=small", ":masked_target=pixels")  # the first is the mean colour
 
 
 def _of_paper(options: SuiteOptions) -> list[Cell]:
-    """Return cells for models × seeds: pre-trained by masked prediction of each target, and with labels on two sets."""
+    """Return cells for models × seeds at scale `paper`: pre-trained by masked prediction of each target, and with
+    labels on two sets."""
     upstream, scratch = (options.data or ("jft-300m",))[0], "imagenet"
     made = []
     for seed in range(options.seeds or 1):
@@ -129,8 +136,8 @@ def _of_paper(options: SuiteOptions) -> list[Cell]:
 
 
 def _without_labels(cell: Cell) -> Cell:
-    """Return the cell as appendix B.1.2 trains it: base learning rate 2e-4, 10,000 steps of warm-up, cosine decay;
-    otherwise as on JFT-300M."""
+    """Return the cell trained as appendix B.1.2 of the ViT paper trains on masked patches: base learning rate 2e-4,
+    10,000 steps of warm-up, cosine decay; otherwise as the paper trains on JFT-300M."""
     trained = _paper.as_published(cell, like="jft-300m")
     recipe = replace(
         trained.recipe,
@@ -145,7 +152,8 @@ def _without_labels(cell: Cell) -> Cell:
 
 
 def _tasks(scale: MaskedScale, steps: int) -> tuple[TaskSpec, ...]:
-    """Return the tasks: the probe on every downstream set, and fine-tuning on few and on many images of the first."""
+    """Return the tasks: the few-shot probe on every downstream set, and fine-tuning on few and on many images of the
+    first of these sets. `steps`: steps of fine-tuning."""
     tuning = {"steps": steps, "batch": scale.batch, **scale.tuning}
     probes = (task("fewshot", name, **scale.probe) for name in DOWNSTREAM)
     few = task("finetune", DOWNSTREAM[0], shots=scale.shots, **tuning)

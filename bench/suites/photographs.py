@@ -1,11 +1,11 @@
-"""All 60,000 photographs of Fashion-MNIST and networks with published accuracies: hours on two cores, over days.
+"""All 60,000 photographs of Fashion-MNIST, and networks with published accuracies: hours on two cores, over days.
 
-Compute: the ladder of the main study goes on to 53 TFLOPs, for ViT-Lite and the compact transformer (CCT) of Hassani
-et al. 2021, the ResNets for small images of He et al. 2016, a narrow BiT, and hybrids. Images: one network of each
-family, at 6.7 TFLOPs, on parts of 600 to 60,000 images; these are also fine-tuned on handwriting, which is how the
-paper measures transfer. The accuracy on the 10,000 test images can be set beside published ones, which took hundreds of
-epochs; here a network sees each image five to twenty times. The networks and budgets were chosen in November 2026,
-before any of them was trained here.
+Compute: the budgets of the main study go on to 53 TFLOPs, for ViT-Lite and the compact transformer (CCT) of Hassani et
+al. 2021, the ResNets for small images of He et al. 2016, a narrow BiT, and hybrids. Images: one network of each family
+is trained with 6.7 TFLOPs on parts of 600 to 60,000 images; these networks are also fine-tuned on handwriting, which is
+how the ViT paper measures transfer. The accuracy on the 10,000 test images can be compared with published ones, which
+took hundreds of epochs; here a network sees each image five to twenty times. The networks and budgets were chosen in
+November 2026, before any of them was trained here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench.suites._grid import Grid, compute_cells, fewshot, pixel_cells, size_c
 from bench.suites._questions import OF_FAMILIES
 
 DATA = "fashion-mnist"
-WHOLE = tuple(LADDER[0] * 2**rung for rung in range(5, 14))  # FLOPs: 208 GFLOPs, … 53 TFLOPs
+WHOLE = tuple(LADDER[0] * 2**rung for rung in range(5, 14))  # budgets in FLOPs: 208 GFLOPs, … 53 TFLOPs
 RUNGS = {
     "ViT-pico-2/7": 5,
     "ViT-Lite-2/4": 9,
@@ -32,7 +32,7 @@ RUNGS = {
     "ResNet-20": 9,
     "R11x0.5": 7,
 }
-"""Model -> how many budgets of the ladder it is trained at, from the shortest."""
+"""Model -> number of budgets of `WHOLE`, from the smallest on, at which it is trained."""
 SIZE_MODELS = ("ViT-Lite-2/4", "CCT-2/3x2", "ResNet-20-s2")
 SIZE_FLOPS, SIZES = WHOLE[5], (600, 2_000, 6_000, 20_000)
 PROBE = fewshot(DATA, TRANSFER, shots=(10,), draws=5, test_limit=2_500, ridge="loo")
@@ -53,7 +53,8 @@ GRID = Grid(
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return the cells of the compute axis, of the data-size axis with fine-tuning, and of raw pixels."""
+    """Return the cells of the compute axis, of the axis over numbers of images (with fine-tuning), and of raw
+    pixels."""
     pick("grid", options.scale, {"cpu": None})
     tuned = replace(GRID, tasks=(*PROBE, TUNED))
     return merge(

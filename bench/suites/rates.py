@@ -1,10 +1,10 @@
-"""What is the best learning rate of each model, at a short and at a long budget? Chosen without any test image.
+"""What is the best learning rate of each model, at a short and at a long budget? It is chosen without any test image.
 
-Every rate is trained with several seeds up to the model's longest budget in the main study, or twice that, and cools
-down at an eighth of it too: both budgets share a trunk, and so a warm-up. Accuracy is that on a part of the training
-images which no cell of this suite trains on (`Cell.held_out`). The report fits a smooth curve through the runs
-(`bench/analysis/lr_sweep.py`) and prints the lines for `_recipes.py`. With `--sweep lr=1e-3,2e-3,4e-3` any other suite
-chooses in the same way, on the upstream test images.
+Every learning rate is trained with several seeds up to the model's longest budget in the main study, or twice that, and
+cools down at an eighth of it too: both budgets share one training, and so a warm-up. Accuracy is measured on a part of
+the training images that no cell of this suite trains on (`Cell.held_out`). The report fits a smooth curve through the
+runs (`bench/analysis/lr_sweep.py`) and prints the lines for `_recipes.py`. With `--sweep lr=1e-3,2e-3,4e-3` any other
+suite chooses in the same way, but on the upstream test images.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ RATES = {
     "cpu": tuple(2.5e-4 * 2**step for step in range(8)),
     "gpu": tuple(1e-4 * 2**step for step in range(7)),
 }
-"""Scale -> learning rates, each twice the one before, with room on both sides of those that `_recipes.py` has or
-derives."""
+"""Scale -> learning rates that are tried, each twice the one before. They leave room on both sides of the rates that
+`_recipes.py` has or derives."""
 SEEDS = 3
-SHORT = 8  # the long budget over the short one
+SHORT = 8  # the long budget divided by the short one
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return cells for models × learning rates × seeds, each evaluated at two budgets."""
+    """Return cells for models × learning rates × upstream sets × seeds, each evaluated at two budgets."""
     rates, grid = pick("rates", options.scale, RATES), grids(options)[0][0]
     made = []
     for seed in range(options.seeds or SEEDS):
@@ -51,9 +51,16 @@ def cells(options: SuiteOptions) -> list[Cell]:
 
 
 def budgets(grid: Grid, model: str, *, warmup_images: int, batch: int) -> tuple[int, ...]:
-    """Return two budgets in images seen: the longest at which the grid sweeps or trains the model (for a model that it
-    does not know, that of the median model), and before it 1 / `SHORT` of that, or four warm-ups where these are
-    longer."""
+    """Return a short and a long budget in images seen.
+
+    The long budget is the longest at which the grid sweeps or trains the model; for a model that is not in the grid,
+    that of the median model. The short budget is 1 / `SHORT` of it, or four warm-ups if these are longer; it is left
+    out if it is not shorter than the long one.
+
+    Args:
+        warmup_images: images of the warm-up.
+        batch: images per step.
+    """
     usual = sorted(grid.compute.values())[len(grid.compute) // 2]
     longest = grid.swept.get(model) or grid.compute.get(model, usual)[-1]
     shortest = batch * max(total_steps(longest // SHORT, batch), WARMUP_PART * total_steps(warmup_images, batch))

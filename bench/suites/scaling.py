@@ -1,10 +1,11 @@
 """The main question: how do ViT, hybrids and ResNets scale with pre-training compute, and with number of images?
 
-Two axes, as in the paper's Figures 5 and 4. Compute: every model at several budgets on all upstream images. Data size:
-one model of each family at one budget on nested subsets. At scale `cpu` both are judged by the accuracy on the test
-images of the set that was trained on, as published results of small networks are; few-shot probes, beside raw pixels
-and the untrained network (horizon 0), show what the features are worth elsewhere. At scale `paper` every network of
-Table 6 is fine-tuned on its five sets by Table 4, and those on parts of the upstream set are probed as in Figure 4.
+There are two axes (comparisons), as in the ViT paper's Figures 5 and 4. Compute: every model at several budgets on all
+upstream (pre-training) images. Number of images: one model of each family at one budget on nested subsets. At scale
+`cpu` both are judged by the accuracy on the test images of the upstream set, as published results of small networks
+are; few-shot probes, compared with raw pixels and the untrained network (horizon 0), show what the features are worth
+elsewhere. At scale `paper` every network of Table 6 is fine-tuned on the table's five sets with the settings of Table
+4, and networks trained on parts of the upstream set are probed as in Figure 4.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from bench.suites._scales import grids
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return the cells of the compute axis, of the data-size axis, and of raw pixels."""
+    """Return the cells of the compute axis, of the axis over numbers of images, and of raw pixels."""
     made: list[Cell] = []
     for grid, asked in grids(options):
         made += [*compute_cells(grid, asked), *size_cells(grid, asked, untrained=False), *pixel_cells(grid, asked)]

@@ -17,7 +17,8 @@ TASKS = tuple(task("fewshot", data, shots=(1, 10), draws=2, test_limit=500) for 
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return cells for three models of three families × two budgets × two data sizes, and for raw pixels."""
+    """Return cells for models × two budgets × two numbers of images × upstream sets × seeds, and one for raw pixels.
+    The suite's own models are one of each of three families."""
     data, sizes = options.data or (UPSTREAM,), options.sizes or SIZES
     made = []
     for seed in range(options.seeds or 1):

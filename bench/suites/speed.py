@@ -1,4 +1,5 @@
-"""Inference and training speed against input size: the paper's Figure 12 on the machine at hand. Trains nothing."""
+"""How fast are inference and training at each input size? The ViT paper's Figure 12 on the machine at hand. Speed alone
+is measured; no network is trained for its accuracy."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ TRAIN_BATCH = {"cpu": 4, "gpu": 256, "paper": 256}
 
 
 def cells(options: SuiteOptions) -> list[Cell]:
-    """Return cells for models × input sizes, in rounds (one per seed): each round visits every model at every size, so
-    that the rounds of one model lie far apart in time and a slow spell of the machine shows as spread."""
+    """Return cells for models × input sizes × rounds. A round (one per seed) visits every model at every size, so that
+    the rounds of one model lie far apart in time and a slow spell of the machine shows as spread between them."""
     models = options.models or pick("models", options.scale, MODELS)
     recipe = Recipe(batch=pick("training batch", options.scale, TRAIN_BATCH))
     return [

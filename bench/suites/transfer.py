@@ -1,9 +1,11 @@
-"""How well do pre-trained models transfer? Fine-tuning at their own and at a higher resolution, and frozen features.
+"""How well do pre-trained models transfer? Fine-tuning at their own and at a higher resolution, and probes of frozen
+features.
 
-The layout of the paper's Tables 2 and 5: models by upstream set, tasks beside each other, core-days beneath. At a
-higher resolution the position tables are interpolated; `finetune@56px` is paired with `finetune` on the same images,
-with a learning rate of its own, so that the two can be compared pair by pair. It is used where the stored images hold
-as many pixels (`photo-tiles:56px`): enlarging images of 28 px, as the paper does CIFAR's, adds nothing to see.
+Results are laid out as in the ViT paper's Tables 2 and 5: models by upstream (pre-training) set, tasks beside each
+other, core-days beneath. At a higher resolution the position tables are interpolated; `finetune@56px` and `finetune`
+use the same images, with a learning rate for each, so that the two can be compared pair by pair. A higher resolution is
+used where the stored images hold as many pixels (`photo-tiles:56px`): enlarging images of 28 px, as the paper does with
+those of CIFAR, adds nothing to see.
 """
 
 from __future__ import annotations
@@ -22,10 +24,10 @@ from bench.suites._pretraining import PretrainingStudy, gpu_study, paper, paper_
 from bench.suites._questions import OF_FAMILIES
 
 DOWNSTREAM = ("fashion-mnist", "photo-tiles:56px", "mnist")
-HIGHER = ("photo-tiles:56px", "pets", "flowers102")  # also fine-tuned at a higher resolution, where they have it
+HIGHER = ("photo-tiles:56px", "pets", "flowers102")  # also fine-tuned at a higher resolution, if stored with it
 
-# Learning rates of fine-tuning, from a small one to one at which training diverges. Among three rates from 0.05 to
-# 0.45, most choices were at an end.
+# Learning rates of fine-tuning, up to one at which training diverges. With only three rates, from 0.05 to 0.45,
+# the chosen one was mostly the lowest or the highest.
 SWEEP = (0.015, 0.05, 0.15, 0.45, 1.35)
 
 IN_TABLE_2 = {("jft-300m", "ViT-H/14"), ("jft-300m", "ViT-L/16"), ("imagenet-21k", "ViT-L/16")}
@@ -76,8 +78,8 @@ def _gpu(options: SuiteOptions) -> PretrainingStudy:
 
 
 def _paper(options: SuiteOptions) -> PretrainingStudy:
-    """Return the study at scale `paper`: Table 5's networks, and the smallest and largest ResNet of BiT's band in
-    Figure 3, fine-tuned by Table 4 at 384 px, three times."""
+    """Return the study at scale `paper`: the networks of the ViT paper's Table 5, and the smallest and largest ResNet
+    of BiT's band in its Figure 3, fine-tuned with the settings of Table 4 at 384 px, three times."""
     own = (replace(upstream, of=lambda family: family != "ResNet") for upstream in paper())
     upstream = (*own, *paper_bit("R50x1", "R152x4"))
     return PretrainingStudy(upstream=upstream, tasks=tuned, seeds=1, image_size=224, channels=3, untrained=False)
@@ -92,8 +94,16 @@ def _tasks(
     probe: dict[str, Any],
     linear: dict[str, Any],
 ) -> tuple[TaskSpec, ...]:
-    """Return fine-tuning and both probes on every downstream set, and fine-tuning at `higher` pixels per side where the
-    study does that."""
+    """Return the tasks of a model: fine-tuning and both probes on every downstream set, and fine-tuning at a higher
+    resolution on the sets in `HIGHER` whose images are stored with enough pixels.
+
+    Args:
+        names: the downstream sets.
+        higher: pixels per side of the higher resolution.
+        tuning: options of fine-tuning.
+        probe: options of the few-shot probe.
+        linear: options of the linear probe.
+    """
     tasks = []
     for name in names:
         tasks += [task("finetune", name, **tuning), task("fewshot", name, **probe), task("linear", name, **linear)]

@@ -1,9 +1,11 @@
-"""How do pre-trained models adapt to tasks of three kinds, from 1,000 examples each? For Figure 2 and Table 9.
+"""How do pre-trained models adapt to tasks of three kinds, from 1,000 examples each? The answer is what the ViT paper's
+Figure 2 and Table 9 show.
 
-At scale `cpu` it is a small VTAB: the same three groups, from data that ships in packages or is generated, by short
-fine-tuning with one sweep of learning rates for all tasks; the same networks are evaluated untrained too. At scale
-`paper` it is the 19 tasks with the paper's one setting. Both lists are in bench/tasks/_vtab.py. The score is the plain
-mean over tasks, so a missing data set changes it: the plan says which are missing, and how to get them.
+At scale `cpu` the suite is a small VTAB: the same three groups of tasks, from data that come in packages or are
+generated, by short fine-tuning with one sweep of learning rates for all tasks; the same networks are evaluated
+untrained too. At scale `paper` it has the 19 tasks of VTAB, with the paper's one setting. Both lists are in
+bench/tasks/vtab.py. The score is the plain mean over tasks, so a missing data set changes it: the plan says which are
+missing, and how to get them.
 """
 
 from __future__ import annotations
@@ -40,14 +42,16 @@ def _cpu(options: SuiteOptions) -> PretrainingStudy:
 
 
 def _gpu(options: SuiteOptions) -> PretrainingStudy:
-    """Return the study at scale `gpu`, evaluated on the tasks of VTAB whose data are here, and on the small ones."""
+    """Return the study at scale `gpu`, evaluated on the tasks of VTAB whose data are here, and on those of the small
+    VTAB."""
     names = here((*task_names(VTAB), *DOWNSTREAM), options)
     tasks = _tasks(names, steps=500, batch=256, rates=(0.01, 0.03, 0.1), repeats=3)
     return gpu_study(options, tasks=lambda _: tasks, seeds=2)
 
 
 def _paper(options: SuiteOptions) -> PretrainingStudy:
-    """Return the study at scale `paper`: the networks of Table 9 on the 19 tasks at 384 px, with three repeats."""
+    """Return the study at scale `paper`: the networks of the ViT paper's Table 9 on the 19 tasks at 384 px, with three
+    repeats."""
     wanted = tuple(stored_at(name, 384) for name in here(task_names(VTAB), options))
 
     def tasks(model: str) -> tuple[TaskSpec, ...]:

@@ -1,8 +1,8 @@
-"""Every training of the paper, done once, and evaluated by all that any of its figures and tables shows.
+"""Every training of the ViT paper, done once, and evaluated by every task that one of its figures or tables shows.
 
 The suites `scaling`, `transfer`, `vtab`, `ablation` and `masked` at scale `paper` train some networks that another of
-them trains too: ViT-H/14 on JFT-300M is in three. Here it is one run with the tasks of all three, at each of its
-budgets. `docs/paper.md` says which figure needs which part, and what it costs.
+them trains too: ViT-H/14 on JFT-300M is in three. Here such a network is one run with the tasks of all three, at each
+of its budgets. `docs/paper.md` says which figure needs which part, and what it costs.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Evaluations of trained models, one file each; each file exports a `Task` as `TASK`."""
+"""Evaluations of trained models (few-shot probes, fine-tuning, …), one file each, which exports a `Task` as `TASK`."""

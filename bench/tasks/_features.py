@@ -33,13 +33,13 @@ def extractor(
     """Return a function from uint8 images_NHWC of any size (C is 1 or 3) to float32 features_ND of `model.features`.
 
     The model runs in eval mode (and is put back into its previous mode), without gradients, in batches of at most
-    `batch`, or fewer images if memory is short; the last, smaller batch is computed like any other.
+    `batch` images, or fewer if memory is short; no image is dropped from a smaller last batch.
 
     Args:
         model: a module with `features(x_BCHW) -> x_BD`; for lower precision see `bench.train.inference`.
         image_size, channels: the model's input; images are resized (bilinear, anti-aliased when shrinking) and
             converted from grey to RGB by repetition, from RGB to grey by Rec. 601 luma.
-        batches: remembers how many images fit, shared with other users; None for a new one.
+        batches: remembers how many images fit into memory, shared with other users; None for a new one.
     """
     import torch
 
@@ -74,12 +74,17 @@ def extractor(
 
 
 class Kept:
-    """A function from images to features whose results are kept in the cache. The key is the model's weights, `about`
-    (text on what else features depend on) and the pixels. The network computes only images that are in no cached set.
+    """A function from uint8 images_NHWC to features_ND that keeps its results in the cache on disk. Images whose
+    features are in any entry of the cache for this network and image size do not pass through the network again.
+
+    Args:
+        features: the function that computes features with the network.
+        model: the network; its weights are part of the cache's key.
+        about: text that states what else features depend on (see `frozen`); also part of the key.
 
     Attributes:
-        seconds: seconds that the network took for the images of the last call, possibly in an earlier study; each
-            image counts with an equal part of the batch that it was computed in.
+        seconds: seconds that the network took for the images of the last call, possibly in an earlier study; each image
+            counts with an equal part of the time of the images that were computed together with it.
     """
 
     def __init__(self, features: Callable[[Images], np.ndarray], *, model: Any, about: str) -> None:
@@ -107,7 +112,13 @@ class Kept:
         return stored["features"]
 
     def _extended(self, images_NHWC: Images, digests: Sequence[bytes], prefix: str) -> dict[str, np.ndarray]:
-        """Return digests, features and seconds of all images; for images in cached sets they are taken from there."""
+        """Return the content of a new entry of the cache: the digests, features and seconds of all images. Images that
+        are in another entry are not computed again.
+
+        Args:
+            digests: sha256 of the pixels of each image.
+            prefix: beginning of the keys of all entries for this network and image size.
+        """
         from bench.data import cache
 
         known: dict[bytes, tuple[np.ndarray, float]] = {}
@@ -130,14 +141,22 @@ class Kept:
 
 
 def timed(features: Callable[[Images], np.ndarray], images_NHWC: Images) -> tuple[np.ndarray, float]:
-    """Return (features_ND, seconds that the network took for them, possibly in an earlier study)."""
+    """Return (features_ND, seconds that the network took for these images). The seconds may come from an earlier study
+    whose features were kept in the cache."""
     started = time.perf_counter()
     features_ND = features(images_NHWC)
     return features_ND, getattr(features, "seconds", time.perf_counter() - started)
 
 
 def frozen(model: str, *, image_size: int, channels: int, dtype: str, device: str) -> str:
-    """Return text on everything that features depend on other than the model's weights and the pixels; see `Kept`."""
+    """Return a text for the cache's key in `Kept`: it states everything that features depend on, other than the model's
+    weights and the images' pixels.
+
+    Args:
+        model: name of the model.
+        image_size, channels: of the model's input.
+        dtype: precision in which features are computed.
+    """
     import torch
 
     sizes = {"image_size": image_size, "channels": channels}
@@ -145,7 +164,8 @@ def frozen(model: str, *, image_size: int, channels: int, dtype: str, device: st
 
 
 def network_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
-    """Convert uint8 torch images_BHWC to float32 x_BCHW in [-1, 1] at the model's size and number of channels.
+    """Convert uint8 images_BHWC (a torch tensor) to float32 x_BCHW in [-1, 1] at the model's size (pixels per side) and
+    number of channels.
 
     This divides by 127.5, while `bench.train.batches.to_input` multiplies by 2 / 255: recorded scores depend on the
     last bit.
@@ -159,19 +179,20 @@ def network_input(images_BHWC: Any, *, image_size: int, channels: int) -> Any:
 def top1(
     model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None, fit: tuple[int, int] | None = None
 ) -> int:
-    """Return how many images a model in eval mode classifies correctly with its own head, a smaller last batch
-    included; see `top1_and_loss`."""
+    """Return how many images a model in eval mode classifies correctly with its own classifier. Arguments are those of
+    `top1_and_loss`."""
     return int(top1_and_loss(model, images, device=device, batches=batches, fit=fit)[0].sum())
 
 
 def top1_and_loss(
     model: Any, images: ImageSet, *, device: str, batches: InBatches | None = None, fit: tuple[int, int] | None = None
 ) -> tuple[np.ndarray, float]:
-    """Return (which images a model in eval mode classifies correctly with its own head, bool right_M; the mean
-    cross-entropy of its softmax in nats, whatever loss it was trained with).
+    """Return (whether a model in eval mode classifies each image correctly with its own classifier, bool right_M; the
+    mean cross-entropy of the softmax of its logits, in nats, whatever loss it was trained with).
 
     Args:
-        fit: (image_size, channels) of the model, if images are stored with other ones.
+        batches: remembers how many images fit into memory; None for a new one.
+        fit: (image_size, channels) of the model, if images are stored with other ones, else None.
     """
     import torch
 
@@ -202,8 +223,11 @@ Features = Callable[[Images], np.ndarray]
 
 
 def read_features(path: Path) -> tuple[Features, Load, str]:
-    """Read features from a file. Return (features, load, name): the first two as in a `TaskContext`, and the file's
-    name. An "image" of the set that `load` returns holds its row number as 8 bytes.
+    """Read features that were extracted elsewhere from an .npz file. Return (features, load, name): the first two as in
+    a `TaskContext`, and the file's name without ending.
+
+    The "images" of the sets that `load` returns are no pictures: each is the number of a row, as 8 bytes, by which
+    `features` finds its features.
 
     Args:
         path: an .npz with train_x (N, D), train_y (N), test_x (M, D), test_y (M).

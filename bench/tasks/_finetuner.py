@@ -1,4 +1,5 @@
-"""Fine-tune a copy of a trained model with a new classifier of zeros, by the same training loop that trains cells.
+"""Fine-tune a copy of a trained model, with a new classifier whose weights are zero, by the training loop of
+pre-training.
 
 Shapes: N images, H W C height, width and channels, K classes.
 """
@@ -33,8 +34,12 @@ from vit.resize import carry_over
 def transferred_model(
     model: nn.Module, name: str, *, image_size: int, channels: int, num_classes: int, **options: Any
 ) -> nn.Module:
-    """Return a copy of a trained model for another image size and other classes: its trained body with a classifier of
-    zeros.
+    """Return a model for another image size and other classes, with the trained weights of `model` except those of the
+    classifier, which are zero.
+
+    Args:
+        model: the trained module.
+        name, options: arguments of `registry.build_model`, which builds the new model.
 
     Raises:
         UserError: the model cannot take this size, or its weights depend on the size.
@@ -54,8 +59,8 @@ def transferred_model(
 
 
 def _by_sets(images: ImageSet, device: str) -> tuple[ImageSet, torch.Tensor | None]:
-    """For images with several classes each, return them with the number of their set of classes as the label, and the
-    distinct sets, (S, K) of 0 and 1. Other images are returned as they are, with None."""
+    """For images with several labels each, return (the images with the number of their set of labels as their single
+    label, the S different sets as rows of 0 and 1, (S, K)). Return other images as they are, with None."""
     if not images.several:
         return images, None
     sets_SK, numbers_N = np.unique(images.targets_NK, axis=0, return_inverse=True)
@@ -72,7 +77,7 @@ class FineTuner:
         model: the trained module.
         name, options: arguments of `registry.build_model` that the model was built with.
         image_size, channels: the model's input; each call may request another size.
-        seed: the cell's seed.
+        seed: seed of the training run (cell) that trained the model.
         should_stop: called between steps; if it returns True, `Interrupted` is raised.
         batches: remembers how many images fit into memory at a time in eval mode; None for a new one.
         dtype: precision in which logits are computed; see `bench.train.inference`.
@@ -106,11 +111,15 @@ class FineTuner:
     def __call__(
         self, images: ImageSet, *, recipe: Recipe, steps: int, image_size: int | None = None, purpose: str = ""
     ) -> FineTuned:
-        """Train on all of `images` for a number of steps; order, augmentation and dropout depend on (seed, purpose).
+        """Train a copy of the model on all of `images`, and return it. Order, augmentation and dropout depend on (seed,
+        purpose).
 
         Args:
+            recipe: optimizer, learning rate, batch, …
+            steps: number of optimizer steps.
             image_size: pixels per side; None for the model's own. Stored images are resized with anti-aliasing; encoded
                 ones are decoded at this size.
+            purpose: text that distinguishes the random numbers of this training from those of others.
 
         Raises:
             Interrupted: `should_stop` returned True.
@@ -159,7 +168,12 @@ class FineTuner:
         )
 
     def _logits(self, model: nn.Module, images_NHWC: Images, *, image_size: int) -> np.ndarray:
-        """Return float32 logits_NK in eval mode; a smaller last batch is computed like any other."""
+        """Return the float32 logits_NK of a fine-tuned model, in eval mode; no image is dropped from a smaller last
+        batch.
+
+        Args:
+            image_size: pixels per side of the model's input.
+        """
         if isinstance(images_NHWC, EncodedImages):
             images_NHWC = images_NHWC.at(image_size)
 

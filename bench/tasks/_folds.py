@@ -1,7 +1,8 @@
-"""Divide labelled images into folds, to choose among models, ways of adapting and regularisation strengths.
+"""Divide labelled images into folds for cross-validation, to choose among models, ways of adapting and regularisation
+strengths.
 
-Every class is in each part. Images that belong together (of one group, or copies of each other) are in the same part:
-otherwise memorised images would count as generalisation.
+Every class is in each part that is fitted. Images that belong together (of one group, such as photos of one patient, or
+copies of each other) are in the same fold: otherwise memorised images would count as generalisation.
 """
 
 from __future__ import annotations
@@ -12,16 +13,16 @@ from bench.data import dedup
 from bench.data.image_set import ImageSet
 
 Parts = list[tuple[np.ndarray, np.ndarray]]
-"""(positions to fit, positions to judge) of each fold."""
+"""For each fold, (positions of the images to fit, positions of the images left out, on which the fit is scored)."""
 
 
 def together(images: ImageSet) -> np.ndarray | None:
-    """Return which images belong together and must be in the same part: uint64 (N,), equal for images that do; None
-    where no images do.
+    """Return numbers that say which images belong together and must be in the same fold: uint64 (N,), equal for images
+    that do; None where no images do.
 
-    Images belong together if they are of one group (`ImageSet.groups_N`), are copies of each other (equal images; in
-    sets of up to `dedup.MAX_AMONG` images also nearly equal ones), or are connected through others. The numbers depend
-    on the images' content, not on their order.
+    Images belong together if they are of one group (`ImageSet.groups_N`, such as photos of one patient), are copies of
+    each other (equal images; in sets of up to `dedup.MAX_AMONG` images also nearly equal ones), or are connected
+    through others. The numbers depend on the images' content, not on their order.
     """
     from scipy.sparse import coo_array  # imported here: a plan imports every task for its revision, and divides nothing
     from scipy.sparse.csgraph import connected_components
@@ -41,15 +42,24 @@ def together(images: ImageSet) -> np.ndarray | None:
 
 
 def alone(groups_N: np.ndarray | None) -> bool:
-    """Return whether no two images belong together (no number occurs twice)."""
+    """Return whether no two images belong together.
+
+    Args:
+        groups_N: numbers, equal for images that belong together (see `together`); None where no images do.
+    """
     return groups_N is None or len(np.unique(groups_N)) == len(groups_N)
 
 
 def folds(labels_N: np.ndarray, groups_N: np.ndarray | None, number: int) -> Parts | None:
-    """Divide images into `number` folds; None if a class has too few images, or there are too few groups.
+    """Divide images into folds for cross-validation; None if a class has too few images, there are too few groups, or
+    the fitted part of a fold would lack a class.
 
     Args:
         groups_N: numbers, equal for images that belong together (see `together`); None where no images do.
+        number: number of folds.
+
+    Returns:
+        (positions of the images to fit, positions of the images left out) for each fold.
     """
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 

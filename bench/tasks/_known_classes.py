@@ -1,4 +1,5 @@
-"""Match the classes of an image set to the classes of a checkpoint: by a table, WordNet id, name or number."""
+"""Match the classes of an image set to the classes that a checkpoint's classifier knows: by a table, WordNet id, name
+or number."""
 
 from __future__ import annotations
 
@@ -29,11 +30,11 @@ WRITE = (
 
 @dataclass(frozen=True, kw_only=True)
 class KnownClasses:
-    """The classes of an image set as classes of a checkpoint.
+    """The classes of an image set, as classes of a checkpoint's classifier.
 
     Attributes:
         classes: for each class of the set, the numbers of the checkpoint's classes that it stands for; more than one
-            only where a table joins them.
+            only where a table joins them ("cat" for several breeds).
         said: how the classes were matched, in words.
     """
 
@@ -42,12 +43,16 @@ class KnownClasses:
 
     @property
     def numbers(self) -> np.ndarray:
-        """Numbers of all of the checkpoint's classes that the set has, (C,), in the set's order."""
+        """The numbers of all classes of the checkpoint that a class of the set stands for, (C,), in the order of the
+        set's classes."""
         return np.array([number for each in self.classes for number in each])
 
     def of_checkpoint(self, num_classes: int) -> np.ndarray:
-        """Return for each class of the checkpoint the class of the set that it belongs to: (num_classes,), -1 for
-        none."""
+        """Return for each class of the checkpoint the class of the set that stands for it: (num_classes,), -1 for none.
+
+        Args:
+            num_classes: number of the checkpoint's classes.
+        """
         own_K = np.full(num_classes, -1)
         for number, each in enumerate(self.classes):
             own_K[list(each)] = number
@@ -55,16 +60,18 @@ class KnownClasses:
 
 
 def match(names: Sequence[str], classifier: Classifier, *, where: str, table: Path | None = None) -> KnownClasses:
-    """Match the classes of a set to those of a checkpoint.
+    """Match the classes of a set to those of a checkpoint's classifier.
 
     Args:
         names: names of the set's classes.
+        classifier: the checkpoint.
         where: name of the set, for error messages.
         table: a CSV file whose rows have a class of the set and classes of the checkpoint; classes that it does not
-            name are matched by their own names.
+            name are matched by their own names. None: no table.
 
     Raises:
-        UserError: the checkpoint lacks a class, or has two of its name; or the table cannot be read.
+        UserError: the checkpoint lacks a class, or has two of its name; two classes of the set are one of the
+            checkpoint's; or the table cannot be read.
     """
     said = {} if table is None else read(table, names, classifier, where=where)
     rest = [name for name in names if name not in said]
@@ -81,7 +88,15 @@ def match(names: Sequence[str], classifier: Classifier, *, where: str, table: Pa
 
 
 def _by_name(names: Sequence[str], classifier: Classifier, *, where: str) -> tuple[Mapping[str, int], str]:
-    """Return (name -> the checkpoint's class, how the names were matched in words)."""
+    """Return (name -> number of the checkpoint's class, how the names were matched, in words).
+
+    Args:
+        names: names of classes of the set: all numbers, or WordNet ids, or names that the checkpoint knows.
+        where: name of the set, for error messages.
+
+    Raises:
+        UserError: the checkpoint lacks a class, has two of its name, or does not say what its classes are called.
+    """
     numbers = [int(name) for name in names if name.isascii() and name.isdigit()]
     if len(numbers) == len(names) and max(numbers) < classifier.num_classes:
         return dict(zip(names, numbers, strict=True)), "by number: the folders are numbers"
@@ -110,8 +125,13 @@ def _by_name(names: Sequence[str], classifier: Classifier, *, where: str) -> tup
 
 
 def read(table: Path, names: Sequence[str], classifier: Classifier, *, where: str) -> Mapping[str, tuple[int, ...]]:
-    """Read a table: class of the set -> the checkpoint's classes. A first row that names no class of the set is taken
-    as a header.
+    """Read a table of classes, and return name of the set's class -> numbers of the checkpoint's classes. A first row
+    that names no class of the set is taken as a header.
+
+    Args:
+        table: a CSV file.
+        names: names of the set's classes.
+        where: name of the set, for error messages.
 
     Raises:
         UserError: the table cannot be read, or names a class that the set or the checkpoint does not have.
@@ -136,7 +156,11 @@ def read(table: Path, names: Sequence[str], classifier: Classifier, *, where: st
 
 
 def _rows(table: Path) -> list[list[str]]:
-    """Return the rows of a CSV file, with blanks around fields removed."""
+    """Return the rows of a CSV file as lists of texts, with blanks around fields removed.
+
+    Raises:
+        UserError: the file does not exist or cannot be read.
+    """
     try:
         text = table.read_text(encoding="utf-8-sig")
         separator = max(SEPARATORS, key=text.partition("\n")[0].count)
@@ -150,8 +174,16 @@ def _rows(table: Path) -> list[list[str]]:
 
 
 def _number(text: str, places: Mapping[str, Sequence[int]], classifier: Classifier, *, table: Path, name: str) -> int:
-    """Return the number of the checkpoint's class that a field of the table names. Raises UserError if there is none,
-    or more than one."""
+    """Return the number of the checkpoint's class that a field of the table names.
+
+    Args:
+        text: the field: a WordNet id, a name or a number.
+        places: name or WordNet id -> numbers of the checkpoint's classes with that name.
+        name: name of the set's class in this row, for error messages.
+
+    Raises:
+        UserError: there is no such class, or more than one.
+    """
     known = places.get(plain(text), ())
     if not known and text.isascii() and text.isdigit() and int(text) < classifier.num_classes:
         return int(text)
@@ -168,7 +200,7 @@ def _number(text: str, places: Mapping[str, Sequence[int]], classifier: Classifi
 
 
 def _places(classifier: Classifier) -> dict[str, list[int]]:
-    """Return name or WordNet id -> numbers of the checkpoint's classes with it."""
+    """Return each name and each WordNet id of the checkpoint's classes -> the numbers of the classes that have it."""
     places: dict[str, list[int]] = {}
     for number, known in enumerate(classifier.classes):
         for name in {plain(one) for one in known}:
@@ -177,6 +209,7 @@ def _places(classifier: Classifier) -> dict[str, list[int]]:
 
 
 def _near(name: str, known: Mapping[str, object]) -> str:
-    """Return a sentence with the known names most like this one, to begin an advice with; "" if there are none."""
+    """Return a sentence with the up to two known names that are most like `name`, to begin a piece of advice with; ""
+    if none is like it."""
     close = difflib.get_close_matches(plain(name), known, n=2)
     return f"Near: {', '.join(close)}. " if close else ""

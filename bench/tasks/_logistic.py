@@ -3,8 +3,9 @@ optimum as scikit-learn, but faster.
 
 The penalty does not change when features are rotated. In the basis of their principal directions, of which there are at
 most as many as examples, the curvature of the loss is nearly diagonal. L-BFGS needs fewer iterations if weights are
-scaled by it, and if it starts from the optimum of the next stronger penalty. Matrix products are float32. Penalties are
-weakened until two in a row are worse than the best, because the weakest take longest and are seldom chosen.
+scaled by that curvature, and if it starts from the optimum of the next stronger penalty. Matrix products are float32.
+From the strongest penalty on, weaker ones are tried until two in a row are worse than the best, because the weakest
+take longest and are seldom chosen.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ class Rotated:
 
     Attributes:
         mean_D, std_D: mean and standard deviation by which features are standardised.
-        basis_DR: orthonormal directions, without those in which the examples do not differ.
-        z_NR: the examples, float32.
+        basis_DR: orthonormal principal directions, except those in which the examples do not differ.
+        z_NR: the examples in that basis, float32.
         variance_R: mean square of each column of z_NR.
     """
 
@@ -45,12 +46,12 @@ class Rotated:
     variance_R: np.ndarray
 
     def __call__(self, features_MD: np.ndarray) -> np.ndarray:
-        """Standardise other examples likewise, and rotate them into the same basis: (M, R) float32."""
+        """Return other examples, standardised by the same mean and deviation, in the same basis: (M, R) float32."""
         return (((features_MD - self.mean_D) / self.std_D) @ self.basis_DR).astype(np.float32)
 
 
 def rotate(train_ND: np.ndarray) -> Rotated:
-    """Standardise examples, and rotate them into the basis of their principal directions."""
+    """Return examples, standardised and in the basis of their principal directions."""
     from scipy import linalg  # imported here: a plan imports every task for its revision, and decomposes nothing
 
     mean_D, std_D = train_ND.mean(0, dtype=np.float64), train_ND.std(0, dtype=np.float64) + STD_FLOOR
@@ -67,12 +68,12 @@ def rotate(train_ND: np.ndarray) -> Rotated:
 def path(
     z_NR: np.ndarray, labels_N: np.ndarray, variance_R: np.ndarray, strengths: Sequence[float]
 ) -> Iterator[np.ndarray]:
-    """Fit logistic regressions of ascending C, each starting from the previous one. Yield the weights (R + 1, K) for
-    each of `strengths`; the last row holds the intercepts.
+    """Fit logistic regressions with ascending C (scikit-learn's inverse of the penalty), each starting from the
+    previous one. Yield the weights (R + 1, K) for each of `strengths`; the last row holds the intercepts.
 
     Args:
         z_NR: examples as `Rotated` has them.
-        labels_N: class numbers from 0, each of which up to the largest occurs.
+        labels_N: class numbers from 0; every number up to the largest occurs.
         variance_R: approximate mean square of each column of z_NR.
         strengths: values of C, ascending.
     """
@@ -111,14 +112,20 @@ def path(
 
 
 def classify(z_MR: np.ndarray, w_RK: np.ndarray) -> np.ndarray:
-    """Return the predicted classes of examples: (M,)."""
+    """Return the predicted classes of examples: (M,).
+
+    Args:
+        z_MR: examples as `Rotated.__call__` returns them.
+        w_RK: weights, with the intercepts in the last row.
+    """
     return (z_MR @ w_RK[:-1] + w_RK[-1]).argmax(1)
 
 
 def fit(
     train_ND: np.ndarray, labels_N: np.ndarray, parts: Parts | None
 ) -> tuple[Rotated, np.ndarray, np.ndarray, float]:
-    """Fit a logistic regression whose C is chosen by cross-validation; of equally good values the smallest.
+    """Fit a logistic regression whose C (scikit-learn's inverse of the penalty) is chosen by cross-validation; of
+    equally good values the smallest.
 
     Args:
         parts: folds of the cross-validation; None takes a C of 1.
@@ -145,10 +152,16 @@ def fit(
 
 
 def seconds(images: int, features: int, classes: int, *, folds: int) -> float:
-    """Estimate the seconds that one core takes to fit and predict, for plans.
+    """Estimate the seconds that one core takes to fit a logistic regression and predict, to forecast costs.
 
-    How hard classes are to separate is not known then: three times as many evaluations of the loss occur, or half as
-    many.
+    How hard classes are to separate is not known beforehand: three times as many evaluations of the loss occur, or half
+    as many.
+
+    Args:
+        images: number of training images.
+        features: number of features.
+        classes: number of classes.
+        folds: number of folds of the cross-validation; 0 without it.
     """
     rank = min(images, features)
     times = EVALUATIONS * min(1.0, images / FEW) ** 0.5 if folds else WITHOUT_FOLDS

@@ -1,4 +1,5 @@
-"""Metrics for imbalanced classes, each with its standard error over test images or groups of them.
+"""Metrics for imbalanced classes, each with its standard error over test images, or over groups of them (such as the
+images of one patient).
 
 Values are scikit-learn's. Errors come from resamples of the test images, or of their groups, with replacement. These
 are the same for every score on the same images, so that two scores can be compared in pairs. A class whose images are
@@ -24,7 +25,11 @@ LEVEL = 0.9  # confidence level of the intervals of recalls
 
 
 def check(metrics: Sequence[str]) -> None:
-    """Raise UserError for an unknown metric."""
+    """Check that all metrics are known.
+
+    Raises:
+        UserError: a metric is neither "accuracy" nor in `bench.core.metrics.BESIDE`.
+    """
     for name in metrics:
         if name not in ("accuracy", *BESIDE):
             raise unknown("metric", name, ("accuracy", *BESIDE))
@@ -41,12 +46,13 @@ def scores(
     detail: Mapping[str, Any],
     **head: Any,
 ) -> list[Score]:
-    """Return one score per metric other than accuracy.
+    """Return one score for each metric other than accuracy.
 
     Args:
+        metrics: names of metrics, of `bench.core.metrics`.
         names: names of the classes, in the order of labels.
         content_hash: hash of the test images; None if the record should not hold the values on the resamples.
-        groups_M: numbers, equal for test images that belong together; None where no images do.
+        groups_M: numbers, equal for test images that belong together (such as one patient's); None where no images do.
         detail: detail of each score.
         head: other fields of the scores.
     """
@@ -79,7 +85,8 @@ def scores(
 
 
 def value_of(metric: str, predicted_M: np.ndarray, labels_M: np.ndarray) -> float:
-    """Return the value of a metric for predicted classes and labels."""
+    """Return the value of a metric, "accuracy", "balanced-accuracy" or "macro-f1", for predicted and correct
+    classes."""
     from sklearn.metrics import f1_score, recall_score
 
     if metric == MACRO_F1:
@@ -90,10 +97,14 @@ def value_of(metric: str, predicted_M: np.ndarray, labels_M: np.ndarray) -> floa
 
 
 def weights(num_test: int, groups_M: np.ndarray | None) -> Iterator[tuple[slice, np.ndarray]]:
-    """Yield (numbers of some resamples, how often each test image is in each: (B, M)) until all are done.
+    """Draw RESAMPLES resamples of the test images, with replacement, and yield some of them at a time: (a slice of
+    their numbers, how often each test image is in each: (B, M)).
 
     Images of a group are always in a resample together. Resamples depend only on the numbers of images and groups; that
     suffices, because scores on different images are never paired.
+
+    Args:
+        groups_M: numbers, equal for test images that belong together; None where no images do.
     """
     of_M = None if groups_M is None else np.unique(groups_M, return_inverse=True)[1]
     units = num_test if of_M is None else int(of_M.max()) + 1
@@ -105,7 +116,13 @@ def weights(num_test: int, groups_M: np.ndarray | None) -> Iterator[tuple[slice,
 
 
 def _by_class(weights_BM: np.ndarray, classes_M: np.ndarray, number: int) -> np.ndarray:
-    """Return the sums of weights by class: (B, K)."""
+    """Return for each resample the sum of the weights of the images of each class: (B, K).
+
+    Args:
+        weights_BM: how often each image is in each resample, or 0 where it is not to be counted.
+        classes_M: class of each image.
+        number: number of classes, K.
+    """
     return np.stack([np.bincount(classes_M, weights=row_M, minlength=number) for row_M in weights_BM])
 
 
@@ -118,7 +135,7 @@ def _macro_f1(labelled_BK: np.ndarray, predicted_BK: np.ndarray, right_BK: np.nd
 
 
 def _mean(part_BK: np.ndarray, whole_BK: np.ndarray) -> np.ndarray:
-    """Return the mean of part / whole over the classes that a resample has: (B,)."""
+    """Return for each resample the mean of part / whole over those classes whose whole is not 0: (B,)."""
     return (part_BK / np.maximum(whole_BK, 1)).sum(1) / np.maximum((whole_BK > 0).sum(1), 1)
 
 
@@ -129,8 +146,12 @@ VALUES: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]] = 
 
 
 def _unseen(predicted_M: np.ndarray, labels_M: np.ndarray, groups_M: np.ndarray | None) -> float:
-    """Return the part of the standard error of a mean over classes that is due to classes whose images are all right or
-    all wrong."""
+    """Return the part of the standard error of a mean over classes that resamples cannot show. A class whose images are
+    all right, or all wrong, does not vary among resamples; it is given the error of half a mistake.
+
+    Args:
+        groups_M: numbers, equal for test images that belong together; None where no images do.
+    """
     classes, variance = np.unique(labels_M), 0.0
     for label in classes:
         of_class_M = labels_M == label
@@ -143,9 +164,13 @@ def _unseen(predicted_M: np.ndarray, labels_M: np.ndarray, groups_M: np.ndarray 
 def recalls(
     predicted_M: np.ndarray, labels_M: np.ndarray, names: Sequence[str], groups_M: np.ndarray | None
 ) -> list[list[Any]]:
-    """Return [class, test images, recall, low, high] for every class with test images.
+    """Return [class, number of test images, recall, low, high] for every class with test images.
 
     low and high are Wilson's interval at `LEVEL`, with the number of groups as the number of independent images.
+
+    Args:
+        names: names of the classes.
+        groups_M: numbers, equal for test images that belong together; None where no images do.
     """
     from scipy.special import ndtri
 
@@ -162,7 +187,11 @@ def recalls(
 
 
 def _chance(metric: str, labels_M: np.ndarray, number: int) -> float:
-    """Return the value of a metric for random guesses that choose all classes equally often."""
+    """Return the value that a metric has for random guesses which choose all classes equally often.
+
+    Args:
+        number: number of classes.
+    """
     if metric != MACRO_F1:
         return 1 / number
     shares_K = np.bincount(labels_M, minlength=number) / len(labels_M)

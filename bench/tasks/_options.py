@@ -15,8 +15,8 @@ WORDS = {int: "a whole number", float: "a number", bool: "True or False", str: "
 
 
 def checked_options(evaluate: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Check options against the annotations of `evaluate`, and return them. A single value becomes a tuple where the
-    task takes a sequence; options without an annotation are not checked.
+    """Check the options of a task against the annotations of its `evaluate`, and return them. A single value becomes a
+    tuple where the task takes a sequence; options without an annotation are not checked.
 
     Raises:
         UserError: the task has no such option, or takes a value of another kind.
@@ -36,7 +36,8 @@ def checked_options(evaluate: Callable[..., Any], options: Mapping[str, Any]) ->
 
 
 def _as(value: Any, kind: Any) -> Any:
-    """Return the value if it is of this kind (an annotation); a single value as a tuple for a sequence.
+    """Return a value if it is of a kind, given as a type annotation. Where a sequence is wanted, return a list as a
+    tuple, and a single value as a tuple of one.
 
     Raises:
         TypeError: the value is of another kind.
@@ -58,7 +59,7 @@ def _as(value: Any, kind: Any) -> Any:
 
 
 def _in_words(kind: Any) -> str:
-    """Return an annotation in words: `int | None` -> "None or a whole number"."""
+    """Return a type annotation in words, for error messages: `int | None` -> "None or a whole number"."""
     if typing.get_origin(kind) is Sequence:
         return f"a list, each {_in_words(typing.get_args(kind)[0])}"
     kinds = sorted(typing.get_args(kind) or (kind,), key=lambda one: one is not type(None))

@@ -1,8 +1,8 @@
 """Measure the accuracy of a checkpoint's own classifier on images whose classes it knows.
 
 Every image of the folder is classified, prepared as by the checkpoint's library; nothing is fitted. `_known_classes`
-matches the classes of the images to those of the checkpoint; where a table says that a class of the set stands for
-several of these, any of them is correct. Scores have Wilson's interval over images.
+matches the classes of the images to those of the checkpoint; where a table says that a class of the images stands for
+several classes of the checkpoint, any of them is correct. Accuracies have Wilson's interval over images.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ PARTS = ("a", "r")  # test sets with a part of the classes; their published accu
 
 @dataclass(frozen=True, kw_only=True)
 class Share:
-    """A fraction of images that are classified correctly, with its interval and the published value.
+    """An accuracy, the fraction of images that are classified correctly, with its interval and the published value.
 
     Attributes:
-        name: what it is, in words.
-        key: what it is, for programs.
+        name: what is measured, in words ("top-1").
+        key: what is measured, for programs ("top1").
         right, images: numbers of correct images, and of all.
         low, high: Wilson's interval at `LEVEL`, over images.
         published: the published fraction; None if unknown.
@@ -63,21 +63,21 @@ class Share:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether the published fraction is inside the interval; None if it is unknown."""
+        """Whether the published fraction is inside the measured interval; None if none is known."""
         return None if self.published is None else self.low <= self.published <= self.high
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnHeadShares:
-    """The measured accuracies of a checkpoint on a folder of images.
+    """The accuracies of a checkpoint's own classifier on a folder of images.
 
     Attributes:
-        shares: accuracies of several kinds.
+        shares: the accuracies: top-1, and where they apply top-5, top-1 among the set's classes, and ReaL.
         images: number of images.
         classes: number of the checkpoint's classes that the images have.
         num_classes: number of all the checkpoint's classes.
         matched: how classes were matched, in words.
-        test_set: key of `SETS`; "" for other images.
+        test_set: which public test set the images are, a key of `SETS`; "" for other images.
         top_NK: for each image the checkpoint's classes with the highest logits, best first.
         labels_N: for each image its class in the checkpoint; the first if its class stands for several.
     """
@@ -93,10 +93,12 @@ class OwnHeadShares:
 
 
 def share(name: str, key: str, right_N: np.ndarray, published: float | None = None) -> Share:
-    """Return the fraction of correct images, with its interval.
+    """Return the fraction of correct images as a `Share`, with its interval.
 
     Args:
-        right_N: bool, one per image.
+        name, key: what is measured, in words and for programs.
+        right_N: bool, one per image: whether it is classified correctly.
+        published: the published fraction; None if unknown.
     """
     from scipy.stats import binomtest
 
@@ -110,7 +112,8 @@ def share(name: str, key: str, right_N: np.ndarray, published: float | None = No
 def test_images(
     folder: Path, find: Callable[[Path], FolderContents], *, labelled: bool = False
 ) -> tuple[Source, tuple[str, ...]]:
-    """Return (the test images of a folder, or all images if it has no splits; the names of their classes).
+    """Return (the test images of a folder, or all images if it is not divided into training and test images; the names
+    of their classes).
 
     Args:
         find: function that lists what a folder holds.
@@ -127,8 +130,13 @@ def test_images(
 
 
 def which_set(folder: Path, source: Source, names: Sequence[str]) -> str:
-    """Guess which public test set a folder holds, by the names of its images and folders: a key of `SETS`, or "" for
-    others."""
+    """Guess from names of images and folders which public test set a folder holds: a key of `SETS`, or "" for other
+    images.
+
+    Args:
+        source: the images.
+        names: names of their classes.
+    """
     if real.NUMBER.search(source.name(0)) and real.NUMBER.search(source.name(len(source) - 1)):
         return "in1k"
     parts = [part.casefold().replace("_", "-") for part in folder.absolute().parts[-2:]]
@@ -141,7 +149,11 @@ def which_set(folder: Path, source: Source, names: Sequence[str]) -> str:
 
 
 def logits(classifier: Classifier, source: Source, *, device: str, batch: int) -> Iterator[np.ndarray]:
-    """Yield the logits of all images in order, one batch at a time, with the network in eval mode.
+    """Yield the logits of all images in order, float32 (B, K), one batch at a time, with the network in eval mode.
+
+    Args:
+        source: the images.
+        batch: number of images in a batch.
 
     Raises:
         UserError: an image cannot be read; leaving it out would change the score.
@@ -186,11 +198,12 @@ def judge(
     """Classify every image with the checkpoint's own classifier, and return the accuracies.
 
     Args:
+        source: the images.
         names: names of the classes of the images.
-        folder: folder of the images; a `real.json` in it, or above it, adds the ReaL labels.
-        test_set: key of `SETS` whose published accuracies are compared; None guesses it (`which_set`).
+        folder: folder of the images; a `real.json` in it, or in the folder above it, adds the ReaL labels.
+        test_set: key of `SETS` whose published accuracies are compared, "" for none; None guesses it (`which_set`).
         table: file that says which class of the checkpoint each class of the images is; None matches them by name.
-        step: called with the number of images after each batch.
+        step: called after each batch with its number of images.
 
     Raises:
         UserError: see `_known_classes.match` and `logits`.
@@ -240,8 +253,9 @@ def judge(
 
 
 def _real(folder: Path, source: Source, classifier: Classifier) -> real.MultiLabels | None:
-    """Return the ReaL labels of the images, in the checkpoint's classes, if a real.json is in the folder or above it;
-    else None."""
+    """Return the ReaL labels of the images (all classes that are in each image of ImageNet's validation set), in the
+    checkpoint's classes; None unless a real.json is in the folder or in the one above it, and the checkpoint has
+    ImageNet's thousand classes."""
     path = next((place / real.FILE for place in (folder, folder.parent) if (place / real.FILE).is_file()), None)
     if (
         path is None or classifier.num_classes != IMAGENET_CLASSES

@@ -28,8 +28,8 @@ class Copies:
 
     Attributes:
         aside_N: bool, one per training image: whether it is a copy of a test image.
-        contrary: some pairs of copies with different labels, as small pictures: see `picture`.
-        num_contrary: number of all such pairs.
+        contrary: some pairs of copies with different labels, each image as a small picture (see `picture`).
+        num_contrary: number of all pairs of copies with different labels.
     """
 
     aside_N: np.ndarray
@@ -38,7 +38,7 @@ class Copies:
 
 
 def copies(train: ImageSet, test: ImageSet) -> Copies:
-    """Find the copies between the two splits and within each.
+    """Find the copies (near-duplicates) between the training and the test images, and within each of the two.
 
     Raises:
         UserError: all training images of a class are copies of test images.
@@ -55,14 +55,23 @@ def copies(train: ImageSet, test: ImageSet) -> Copies:
 
 
 def seconds(train: int, test: int, side: int) -> float:
-    """Estimate the seconds that one core takes for `copies`, with these numbers of images of `side` pixels per side;
-    for plans."""
+    """Estimate the seconds that one core takes for `copies`, to forecast costs.
+
+    Args:
+        train, test: numbers of training and test images.
+        side: pixels per side of the images.
+    """
     among = sum(number**2 for number in (train, test) if number <= dedup.MAX_AMONG)
     return (train + test) * side**2 * PER_PIXEL + 2 * (train * test + among) * PER_PAIR
 
 
 def _contrary(one: ImageSet, other: ImageSet) -> Iterator[tuple[tuple[ImageSet, int], tuple[ImageSet, int]]]:
-    """Yield each pair of copies with different labels, one image from each set: ((set, position), (set, position))."""
+    """Yield each pair of copies with different labels, one image from each set: ((set, position), (set, position)).
+
+    Args:
+        one, other: the two sets, or the same set twice; for a set with more than `dedup.MAX_AMONG` images nothing is
+            then yielded.
+    """
     if one is other and len(one) > dedup.MAX_AMONG:
         return
     for i, j in zip(*(place_M.tolist() for place_M in dedup.pairs(one, other)), strict=True):
@@ -71,7 +80,11 @@ def _contrary(one: ImageSet, other: ImageSet) -> Iterator[tuple[tuple[ImageSet, 
 
 
 def picture(images: ImageSet, place: int) -> dict[str, str]:
-    """Return {"class": the label of an image, "split": its split, "jpeg": the image as a small JPEG in base64}."""
+    """Return {"class": name of an image's class, "split": its split, "jpeg": the image as a small JPEG in base64}.
+
+    Args:
+        place: position of the image in `images`.
+    """
     pixels_HWC = np.asarray(images.images_NHWC[place : place + 1])[0]
     small = Image.fromarray(pixels_HWC[..., 0] if pixels_HWC.shape[2] == 1 else pixels_HWC)
     small.thumbnail((SIDE, SIDE))
@@ -82,10 +95,14 @@ def picture(images: ImageSet, place: int) -> dict[str, str]:
 
 
 def surest_errors(test: ImageSet, predicted_M: np.ndarray, scores_MK: np.ndarray) -> list[dict[str, str]]:
-    """Return the most confidently misclassified test images as small pictures, with the class that each was "taken"
-    for.
+    """Return the most confidently misclassified test images as small pictures (see `picture`), each with the predicted
+    class as "taken".
 
-    Those come first whose score (of ridge regression) for that class is furthest above the score for their label.
+    First come the images for which the score of the predicted class is furthest above the score of the correct one.
+
+    Args:
+        predicted_M: predicted class of each test image.
+        scores_MK: scores of the classes by ridge regression.
     """
     wrong_E = np.flatnonzero(predicted_M != test.labels_N)
     margin_E = scores_MK[wrong_E, predicted_M[wrong_E]] - scores_MK[wrong_E, test.labels_N[wrong_E]]
@@ -99,6 +116,8 @@ def by_class(
     """Return [class, labelled images, how many of them are right in cross-validation, test images] for each class.
 
     Args:
+        names: names of the classes.
+        labels_N, test_labels_M: classes of the labelled images, and of the test images.
         validated_N: bool, one per labelled image: whether cross-validation classifies it correctly. None without
             cross-validation; the third entry is then None.
     """

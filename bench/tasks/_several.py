@@ -35,7 +35,14 @@ def ridge(
     train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray, parts: Parts | None
 ) -> tuple[np.ndarray, float]:
     """Score labels by ridge regression on targets -1 and 1. Its strength is chosen by leave-one-out, or by folds if
-    `parts` gives them. Returns what `Decide` does."""
+    `parts` gives them.
+
+    Args:
+        targets_NK: whether each training image has each label.
+
+    Returns:
+        (scores_MK of the test images, 0: the score above which an image is decided to have a label).
+    """
     from sklearn.linear_model import RidgeCV
 
     x_ND, x_MD = _standardised(train_ND, test_MD)
@@ -46,8 +53,16 @@ def ridge(
 def logistic(
     train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray, parts: Parts | None
 ) -> tuple[np.ndarray, float]:
-    """Score labels by a logistic regression (a sigmoid) per label. All have the same strength, the one with the best
-    mAP in cross-validation. Returns what `Decide` does."""
+    """Score labels by a logistic regression (a sigmoid) per label. All have the same strength of the penalty, the one
+    with the best mAP in cross-validation.
+
+    Args:
+        targets_NK: whether each training image has each label.
+        parts: folds of the cross-validation; None takes a C of 0.1.
+
+    Returns:
+        (probabilities_MK of the test images, 0.5: the one above which an image is decided to have a label).
+    """
     strength = 1e-1
     if parts is not None:
         reached = []
@@ -61,8 +76,13 @@ def logistic(
 
 
 def _sigmoids(train_ND: np.ndarray, targets_NK: np.ndarray, test_MD: np.ndarray, strength: float) -> np.ndarray:
-    """Return probabilities (M, K) by a logistic regression per label; for a label that all training images have, or
-    none, its frequency (1 or 0)."""
+    """Return the probabilities (M, K) of labels for test images by a logistic regression per label. A label that all
+    training images have, or none, has its frequency (1 or 0) as its probability.
+
+    Args:
+        targets_NK: whether each training image has each label.
+        strength: C of scikit-learn, the inverse of the penalty.
+    """
     from sklearn.linear_model import LogisticRegression
 
     x_ND, x_MD = _standardised(train_ND, test_MD)
@@ -82,8 +102,18 @@ def neighbours(
     count: int = NEIGHBOURS,
     temperature: float = TEMPERATURE,
 ) -> tuple[np.ndarray, float]:
-    """Score labels by the fraction of the nearest neighbours that have them, weighted as in the task `knn`. Returns
-    what `Decide` does."""
+    """Score each label by the fraction of a test image's nearest neighbours that have it, weighted as in the task
+    `knn`.
+
+    Args:
+        targets_NK: whether each training image has each label.
+        parts: not used, because nothing is chosen.
+        count: number of neighbours.
+        temperature: of the weights exp(cosine similarity / temperature).
+
+    Returns:
+        (weighted fractions_MK, 0.5: the fraction above which an image is decided to have a label).
+    """
     x_ND, x_MD = (np.asarray(x, dtype=np.float64) for x in (train_ND, test_MD))
     unit_ND, unit_MD = (x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12) for x in (x_ND, x_MD))
     alike_MN = unit_MD @ unit_ND.T
@@ -103,13 +133,19 @@ def _standardised(train_ND: np.ndarray, test_MD: np.ndarray) -> tuple[np.ndarray
 
 
 def parts_of(images: ImageSet) -> Parts | None:
-    """Return folds of labelled images, stratified by `labels_N` (for images with several labels: each image's rarest
-    label); None where a class has too few images."""
+    """Return folds for cross-validation on labelled images with several labels each: for each fold, (positions to fit,
+    positions left out). They are balanced by each image's rarest label (`labels_N`). None where such a label has too
+    few images, or there are too few groups."""
     return folds(images.labels_N, images.groups_N, FOLDS)
 
 
 def cross_validated(way: Decide, x_ND: np.ndarray, targets_NK: np.ndarray, parts: Parts) -> tuple[float, float]:
-    """Return the cross-validated (mAP, macro-F1) of a way of adapting on labelled images."""
+    """Return the cross-validated (mAP, macro-F1) on labelled images of a way of adapting (a function such as `ridge`).
+
+    Args:
+        targets_NK: whether each image has each label.
+        parts: folds of the cross-validation.
+    """
     scores_NK, decided_NK = np.zeros(targets_NK.shape), np.zeros(targets_NK.shape, dtype=bool)
     for fitted_N, left_N in parts:
         scores_NK[left_N], threshold = way(x_ND[fitted_N], targets_NK[fitted_N], x_ND[left_N], None)
@@ -118,7 +154,12 @@ def cross_validated(way: Decide, x_ND: np.ndarray, targets_NK: np.ndarray, parts
 
 
 def mean_ap(scores_MK: np.ndarray, targets_MK: np.ndarray) -> float:
-    """Return the mean of scikit-learn's average precision over the labels that some image has."""
+    """Return mAP: the mean of scikit-learn's average precision over those labels that at least one image has.
+
+    Args:
+        scores_MK: score of each label for each image; only their order matters.
+        targets_MK: whether each image has each label.
+    """
     from sklearn.metrics import average_precision_score
 
     has_K = targets_MK.any(0)
@@ -126,7 +167,12 @@ def mean_ap(scores_MK: np.ndarray, targets_MK: np.ndarray) -> float:
 
 
 def macro_f1(decided_MK: np.ndarray, targets_MK: np.ndarray) -> float:
-    """Return the mean of scikit-learn's F1 over the labels that some image has."""
+    """Return the mean of scikit-learn's F1 over those labels that at least one image has.
+
+    Args:
+        decided_MK: whether each image was decided to have each label.
+        targets_MK: whether each image has each label.
+    """
     from sklearn.metrics import f1_score
 
     has_K = targets_MK.any(0)
@@ -146,6 +192,7 @@ def scores(
     """Return two scores: mAP, whose detail has average precision and F1 of every label with intervals, and macro-F1.
 
     Args:
+        scores_MK: score of each label for each test image.
         threshold: an image is decided to have the labels whose scores are above it.
         keep: whether the details hold the values on resamples, and those of every label.
         validation: cross-validated (mAP, macro-F1); None where there was no cross-validation.
@@ -178,8 +225,13 @@ def scores(
 def _resampled(
     scores_MK: np.ndarray, decided_MK: np.ndarray, targets_MK: np.ndarray, groups_M: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (average precision, F1) of every label in every resample: each (B, K), NaN where a resample has no image
-    with the label."""
+    """Return (average precision, F1) of every label in every resample of the test images: each (B, K), NaN where a
+    resample has no image with the label.
+
+    Args:
+        groups_M: numbers, equal for test images that belong together and are resampled together; None where no images
+            do.
+    """
     drawn = [np.concatenate([w for _, w in _metrics.weights(len(scores_MK), groups_M)])][0].astype(np.float64)
     ap_BK, f1_BK = (np.full((len(drawn), scores_MK.shape[1]), np.nan) for _ in range(2))
     for k in range(scores_MK.shape[1]):
@@ -200,7 +252,12 @@ def _resampled(
 def _labels(
     test: ImageSet, scores_MK: np.ndarray, decided_MK: np.ndarray, ap_BK: np.ndarray, f1_BK: np.ndarray
 ) -> list[list[Any]]:
-    """Return a row for each label that some test image has; see `LABELS`."""
+    """Return a row for each label that at least one test image has: [label, number of images with it, average
+    precision, its interval's ends, F1, its interval's ends].
+
+    Args:
+        ap_BK, f1_BK: average precision and F1 of these labels in every resample; the intervals are their percentiles.
+    """
     targets_MK, rows = test.targets_NK, list[list[Any]]()
     for at, k in enumerate(np.flatnonzero(targets_MK.any(0)).tolist()):
         one = slice(k, k + 1)

@@ -1,8 +1,8 @@
 """Adapt a frozen model to labelled images: how accurate it is with how many of them, in several ways of adapting.
 
-Labelled images are sampled per class, nested over the numbers of images per class, and the same for every model and
-way; the last number is the size of the largest class, which means all images. The ways share one pass through the
-network:
+Labelled images are sampled per class. A sample of fewer images per class lies within each larger one, and every model
+and way is given the same samples. The largest number of images per class is the size of the largest class, which means
+all images. The ways share one pass through the network:
 
 - "ridge": ridge regression in closed form, with its strength chosen by leave-one-out (`_ridge.py`), or by folds where
   there are groups or copies;
@@ -12,9 +12,9 @@ network:
 
 Ways and models are chosen without the test images: at the largest number, `detail["validation"]` is the accuracy within
 the labelled images, by cross-validation, and `detail["errors"]` says which classes were taken for which. Images of one
-group (`bench.data.groups`) and copies of each other are in one fold (`_folds.together`), and test images of one group
-are not treated as independent. Training images that are copies of test images are left out; `_photos.py` describes what
-else the detail holds.
+group (`bench.data.groups`, such as photos of one patient) and copies of each other are in one fold (`_folds.together`),
+and test images of one group are not treated as independent. Training images that are copies of test images are left
+out; `_photos.py` describes what else the detail holds.
 """
 
 from __future__ import annotations
@@ -43,22 +43,32 @@ SORTED = 25e-9  # seconds to rank one neighbour; for plans
 LIBRARIES = 1.0  # seconds to load scikit-learn and SciPy; for plans
 
 Predict = Callable[..., np.ndarray]
-"""(train_ND, labels_N, test_MD, num_classes, groups_N) -> predicted_M. groups_N are equal for training images that
-belong together, or None."""
+"""(train_ND, labels_N, test_MD, num_classes, groups_N) -> predicted_M. groups_N holds numbers that are equal for
+training images that belong together (copies, or photos of one patient), or is None."""
 Grouped = np.ndarray | None
 
 
 def ridge(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """Return predicted classes (M,) by ridge regression."""
+    """Return the predicted classes of test images, (M,), by ridge regression on frozen features.
+
+    Args:
+        groups_N: numbers, equal for training images that belong together (copies, or photos of one patient); None where
+            no images do.
+    """
     return ridge_scores(train_ND, labels_N, test_MD, num_classes, groups_N).argmax(1)
 
 
 def ridge_scores(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """Return ridge regression's score for each class: (M, K)."""
+    """Return the score of each class for test images, (M, K), by ridge regression on frozen features.
+
+    Args:
+        groups_N: numbers, equal for training images that belong together (copies, or photos of one patient); None where
+            no images do.
+    """
     w_DK, b_K = ridge_head(train_ND, labels_N, num_classes, groups_N)
     return np.asarray(test_MD, dtype=np.float64) @ w_DK + b_K
 
@@ -66,7 +76,13 @@ def ridge_scores(
 def ridge_head(
     train_ND: np.ndarray, labels_N: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (w_DK, b_K) of ridge regression, for the model's features as they are (not standardised)."""
+    """Return (w_DK, b_K) of ridge regression, for features that are not standardised: scores = features @ w + b. Its
+    strength is chosen by leave-one-out, or by folds if images belong together.
+
+    Args:
+        groups_N: numbers, equal for training images that belong together (copies, or photos of one patient); None where
+            no images do.
+    """
     support, strength = decompose(train_ND, labels_N, num_classes=num_classes), fewshot.PUBLISHED_RIDGE
     if not alone(groups_N):
         if (parts := folds(labels_N, groups_N, FOLDS)) is not None:
@@ -79,28 +95,47 @@ def ridge_head(
 def neighbours(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """Return predicted classes (M,) by 20 nearest neighbours."""
+    """Return the predicted classes of test images, (M,), by their 20 nearest training images. `groups_N` is not used,
+    because nothing is chosen."""
     return knn.predict(train_ND, labels_N, test_MD, num_classes=num_classes, neighbours=20, temperature=0.07)
 
 
 def logistic(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray:
-    """Return predicted classes (M,) by logistic regression. If a class has fewer images than there are folds, the
-    strength is scikit-learn's default."""
+    """Return the predicted classes of test images, (M,), by logistic regression on frozen features. The strength of its
+    penalty is chosen by cross-validation; if a class has fewer images than there are folds, it is scikit-learn's
+    default.
+
+    Args:
+        groups_N: numbers, equal for training images that belong together (copies, or photos of one patient); None where
+            no images do.
+    """
     rotated, w_RK, classes_K, _ = _logistic.fit(train_ND, labels_N, _parts(labels_N, groups_N, num_classes))
     return classes_K[_logistic.classify(rotated(test_MD), w_RK)]
 
 
 def _parts(labels_N: np.ndarray, groups_N: Grouped, num_classes: int) -> Parts | None:
-    """Return the folds that choose the strength of logistic regression; None unless every class is in all of them."""
+    """Return the folds of the cross-validation that chooses the strength of logistic regression; None if a class has
+    too few images, or there are too few groups.
+
+    Args:
+        groups_N: numbers, equal for training images that belong together (copies, or photos of one patient); None where
+            no images do.
+    """
     return folds(labels_N, groups_N, FOLDS) if np.bincount(labels_N, minlength=num_classes).all() else None
 
 
 def logistic_head(
     train_ND: np.ndarray, labels_N: np.ndarray, num_classes: int, groups_N: Grouped = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (w_DK, b_K) of logistic regression, for the model's features as they are (not standardised)."""
+    """Return (w_DK, b_K) of logistic regression, for features that are not standardised: logits = features @ w + b. A
+    class without images has a bias of -inf.
+
+    Args:
+        groups_N: numbers, equal for training images that belong together (copies, or photos of one patient); None where
+            no images do.
+    """
     rotated, w_RK, classes_K, _ = _logistic.fit(train_ND, labels_N, _parts(labels_N, groups_N, num_classes))
     w_DK, b_K = np.zeros((train_ND.shape[1], num_classes)), np.full(num_classes, -np.inf)  # for classes without images
     w_DK[:, classes_K] = rotated.basis_DR @ w_RK[:-1] / rotated.std_D[:, None]
@@ -123,15 +158,19 @@ def begin(
     test_limit: int | None = None,
     metrics: Sequence[str] = (),
 ) -> Callable[[], list[Score]]:
-    """Compute the features of all images, and return a function that fits and scores.
+    """Compute the frozen features of all images of a set, and return a function that adapts to labelled images and
+    scores.
 
     Args:
         data: name of the set; growing parts of its training split are labelled images, its test split is scored.
         ways: ways of adapting, keys of `WAYS`.
         sizes: numbers of labelled images per class, ascending; one above the largest class means all images.
-        draws: number of samples of labelled images at every number but the last, at which all samples are the same.
-        train_limit, test_limit: sizes of nested, class-balanced parts of the splits; None takes all.
+        draws: number of samples of labelled images at every size but the last, at which all samples are the same.
+        train_limit, test_limit: sizes of nested, class-balanced parts of the two splits; None takes all.
         metrics: metrics in addition to accuracy, of `bench.core.metrics`.
+
+    Returns:
+        A function that returns one score per way, size, sample and metric.
 
     Raises:
         UserError: an option is out of range, or the data is not on this machine.
@@ -198,11 +237,15 @@ evaluate = at_once(begin)
 def read(
     context: TaskContext, *, data: str, train_limit: int | None = None, test_limit: int | None = None, **_: object
 ) -> tuple[ImageSet, np.ndarray, ImageSet, np.ndarray, _photos.Copies, float]:
-    """Read both splits and compute their features.
+    """Read both splits of a set and compute their frozen features.
+
+    Args:
+        data: name of the set.
+        train_limit, test_limit: sizes of nested, class-balanced parts of the two splits; None takes all.
 
     Returns:
-        (labelled images without copies of test images, with `together` as their groups; their features; test images;
-        their features; the copies; seconds that the network took for the labelled images).
+        (labelled images that are no copies of test images, with `_folds.together` as their groups; their features; test
+        images; their features; the copies that were found; seconds that the network took for the labelled images).
 
     Raises:
         UserError: the data is not on this machine, a limit is out of range, or all images are of one class.
@@ -218,16 +261,26 @@ def read(
 
 
 def drawn(train: ImageSet, data: str, draw: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return (positions of the labelled images in the order of a sample, rank of each in its class). The images of rank
-    < k are the sample of k images per class."""
+    """Return (positions of the labelled images in a random order, rank of each in its class). The images of rank < k
+    are a sample of k images per class.
+
+    Args:
+        data: name of the set, on which the order depends.
+        draw: number of the sample, on which the order depends.
+    """
     return first_per_class(train.labels_N, len(train), f"fewshot/{data}/draw-{draw}", keys_N=train.content_keys_N)
 
 
 def cross_validated(
     way: Predict, x_ND: np.ndarray, labels_N: np.ndarray, *, num_classes: int, groups_N: Grouped = None
 ) -> np.ndarray | None:
-    """Return the classes of the labelled images as cross-validation predicts them: (N,). None if a class has too few
-    images, or there are too few groups."""
+    """Return the classes of labelled images as cross-validation predicts them: (N,). None if a class has too few
+    images, or there are too few groups.
+
+    Args:
+        way: the way of adapting, a value of `WAYS`.
+        groups_N: numbers, equal for images that belong together and are left out together; None where no images do.
+    """
     if (parts := folds(labels_N, groups_N, FOLDS)) is None:
         return None
     predicted_N = np.zeros_like(labels_N)
@@ -248,8 +301,15 @@ def _of_several(
     whole: bool,
     seconds: float,
 ) -> list[Score]:
-    """Return the scores for images with several labels. `whole` says whether `chosen` are all labelled images; these
-    are also cross-validated."""
+    """Return the scores of one way of adapting to images with several labels each.
+
+    Args:
+        way: key of `WAYS`.
+        x_ND, chosen: features of the labelled images that are used, and these images.
+        named: fields of the scores that identify them.
+        whole: whether `chosen` are all labelled images; these are also cross-validated.
+        seconds: seconds that the network took for the labelled images.
+    """
     from bench.tasks import _several
 
     started, targets_NK = time.perf_counter(), chosen.targets_NK
@@ -267,7 +327,12 @@ def _of_several(
 
 
 def _validated(score: Score, validated_N: np.ndarray | None, labels_N: np.ndarray) -> Score:
-    """Return a score, of a metric other than accuracy, with the metric's cross-validated value added to its detail."""
+    """Return a score with the cross-validated value of its metric added to its detail as "validation".
+
+    Args:
+        validated_N: classes of the labelled images as cross-validation predicts them; None without cross-validation.
+        labels_N: their correct classes.
+    """
     from bench.tasks import _metrics
 
     value = None if validated_N is None else _metrics.value_of(score.metric, validated_N, labels_N)
@@ -275,8 +340,12 @@ def _validated(score: Score, validated_N: np.ndarray | None, labels_N: np.ndarra
 
 
 def errors(predicted_M: np.ndarray, labels_M: np.ndarray, names: Sequence[str]) -> list[list[Any]]:
-    """Return [class, class that it was taken for, number of test images] for each kind of error, the most frequent
-    first."""
+    """Return [correct class, predicted class, number of test images] for each pair of classes that was confused, the
+    most frequent first.
+
+    Args:
+        names: names of the classes.
+    """
     wrong_M = predicted_M != labels_M
     pairs, counts = np.unique(np.stack([labels_M[wrong_M], predicted_M[wrong_M]], axis=1), axis=0, return_counts=True)
     order = np.argsort(-counts, kind="stable")
@@ -286,7 +355,11 @@ def errors(predicted_M: np.ndarray, labels_M: np.ndarray, names: Sequence[str]) 
 def forward_images(
     *, num_train: int, num_test: int, train_limit: int | None = None, test_limit: int | None = None, **_: object
 ) -> int:
-    """Return how many images pass through the network in one evaluation, for the planner."""
+    """Return how many images pass through the network in one evaluation, to forecast its cost.
+
+    Args:
+        num_train, num_test: numbers of images of the two splits; other arguments are those of `begin`.
+    """
     return min(num_train, train_limit or num_train) + min(num_test, test_limit or num_test)
 
 
@@ -304,7 +377,14 @@ def solving_seconds(
     test_limit: int | None = None,
     **_: object,
 ) -> float:
-    """Return the seconds that one core takes to search for copies, fit and score, for the planner."""
+    """Return the seconds that one core takes to search for copies, fit and score, to forecast the cost of an
+    evaluation.
+
+    Args:
+        num_train, num_test: numbers of images of the two splits.
+        features: number of features of the model.
+        image_side: pixels per side of the images; other arguments are those of `begin`.
+    """
     tests, pool = min(num_test, test_limit or num_test), min(num_train, train_limit or num_train)
     largest = -(-pool // num_classes)
     fits = [(size * num_classes, tests, draws) for size in sizes if size < largest]
@@ -314,8 +394,14 @@ def solving_seconds(
 
 
 def fit_seconds(images: int, tests: int, classes: int, features: int, *, ways: Sequence[str]) -> float:
-    """Return the seconds that one core takes to fit `images` labelled images in each way, and to predict `tests`
-    others; for plans."""
+    """Return the seconds that one core takes to fit labelled images in each way of adapting and to predict others, to
+    forecast costs.
+
+    Args:
+        images, tests: numbers of labelled images, and of images to predict.
+        classes, features: numbers of classes and features.
+        ways: keys of `WAYS`.
+    """
     each, seconds = -(-images // classes), 0.0
     if "ridge" in ways:
         shape = {"num_train": images, "num_test": tests, "num_classes": classes, "features": features}
@@ -328,11 +414,11 @@ def fit_seconds(images: int, tests: int, classes: int, features: int, *, ways: S
 
 
 def slowness(quickest: Callable[[Callable[[], object]], float]) -> float:
-    """Return the factor by which fits take longer on this machine than `fit_seconds` says, measured on random features
-    with the ways that always do the same amount of work.
+    """Return the factor by which fits take longer on this machine than `fit_seconds` says. It is measured on random
+    features, with those ways of adapting whose amount of work is always the same.
 
     Args:
-        quickest: function that returns the seconds of another function's quickest call.
+        quickest: function that calls another function several times, and returns the seconds of the quickest call.
     """
     rng, number, classes, width = np.random.default_rng(0), 600, 10, 256
     labels_N, x_ND = np.arange(number) % classes, rng.normal(size=(number, width)).astype(np.float32)

@@ -1,6 +1,6 @@
 """Few-shot linear probe: ridge regression from k labelled images per class on frozen features, in closed form.
 
-Two metrics come from the same features, support sets and decompositions:
+Two metrics come from the same features, support sets (the k labelled images per class) and decompositions:
 
 - "accuracy": the ridge strength is chosen on the support set alone, by closed-form leave-one-out. This metric is for
   comparing models of different widths: narrow features need ridges near 1, raw pixels near 1000.
@@ -8,13 +8,13 @@ Two metrics come from the same features, support sets and decompositions:
 
 On request (ridge="each") there is one metric per ridge strength instead, to see what the choice costs.
 
-The protocol (paper section 4.1; big_vision's fewshot_lsr) is described in `_ridge.py`. Several few-shot samples
-("draws") are taken. The images of each depend only on the data set and the sample's number, so every model sees the
-same images; the k-shot support set is a subset of every larger one. A class with fewer than k examples contributes all
-it has; `detail` says how many images were used, and whether all samples are therefore the same images. With one image
-per class, leaving it out leaves nothing to learn its class from, so 1-shot uses 2^10 in both metrics. Leaving an image
-out does not leave out its copies, nor images of its group: a support set with such images gets weaker ridges than it
-should, unlike in the task `adapt`.
+The protocol (section 4.1 of the ViT paper; big_vision's fewshot_lsr) is described in `_ridge.py`. Several few-shot
+samples ("draws") are taken. The images of each depend only on the data set and the sample's number, so every model sees
+the same images; the k-shot support set is a subset of every larger one. A class with fewer than k examples contributes
+all it has; `detail` says how many images were used, and whether all samples are therefore the same images. With one
+image per class, leaving it out leaves nothing to learn its class from, so 1-shot uses 2^10 in both metrics. Leaving an
+image out does not leave out its copies, nor images of its group (such as photos of the same patient): a support set
+with such images gets weaker ridges than it should, unlike in the task `adapt`.
 """
 
 from __future__ import annotations
@@ -54,16 +54,19 @@ def begin(
     support_pool: int | None = 10_000,
     metrics: Sequence[str] = (),
 ) -> Callable[[], list[Score]]:
-    """Probe the model of `context` on one data set: compute its features, and return a function that solves and scores.
+    """Compute the frozen features of the model of `context` on one data set, and return a function that fits few-shot
+    probes and scores them.
 
     Args:
-        data: name of the downstream set; its training split gives the support sets, its test split is scored.
+        data: name of the downstream set; its training split gives the labelled images, its test split is scored.
         shots: numbers of labelled images per class, in any order.
         draws: number of independent few-shot samples.
-        ridge: "loo", "published", "both" or "each" (see the module's docstring).
-        test_limit: score the nested, class-balanced part of the test split of this size; None scores all of it.
-        support_pool: take samples from the nested part of the training split of this size, so that a set and its
-            embedded part give the same samples; None takes them from all of it.
+        ridge: how the strength of the ridge penalty is chosen, and so which metrics there are: "loo" by leave-one-out
+            ("accuracy"), "published" always 2^10 ("accuracy_fixed_ridge"), "both", or "each": one for every strength.
+        test_limit: number of test images that are scored, a nested, class-balanced part of the test split; None scores
+            all of it.
+        support_pool: number of training images from which samples are taken, a nested, class-balanced part of the
+            training split, so that a set and its embedded part give the same samples; None takes them from all of it.
         metrics: metrics in addition to accuracy, of `bench.core.metrics`.
 
     Returns:
@@ -110,10 +113,13 @@ def forward_images(
     support_pool: int | None = 10_000,
     **_: object,
 ) -> int:
-    """Return how many images pass through the network in one evaluation, for the planner.
+    """Return how many images pass through the network in one evaluation, to forecast its cost.
 
-    An image of several few-shot samples passes once. The result is the expected size of the samples' union for classes
-    of equal size, which is the most for any sizes.
+    An image that is in several few-shot samples passes once. The result is the expected number of different images in
+    all samples, for classes of equal size; classes of unequal size give fewer.
+
+    Args:
+        num_train, num_test: numbers of images of the two splits; other arguments are those of `begin`.
     """
     pool = min(num_train, support_pool or num_train)
     never = max(0.0, 1 - max(shots) * num_classes / max(pool, 1)) ** draws
@@ -133,8 +139,13 @@ def solving_seconds(
     support_pool: int | None = 10_000,
     **_: object,
 ) -> float:
-    """Return the seconds that one core takes for the function that `begin` returns, by its floating-point operations,
-    for the planner."""
+    """Return the seconds that one core takes for the function that `begin` returns, estimated from its floating-point
+    operations, to forecast the cost of an evaluation.
+
+    Args:
+        num_train, num_test: numbers of images of the two splits.
+        features: number of features of the model; other arguments are those of `begin`.
+    """
     metrics, operations = MODES[ridge], 0
     tests = min(num_test, test_limit or num_test)
     for k in set(shots):
@@ -152,7 +163,13 @@ def draw_support(
     train: ImageSet, *, data: str, shots: Sequence[int], draws: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return for each few-shot sample (indices into `train`, rank of each image in its class). The images of rank < k
-    are the k-shot support set."""
+    are the sample's k labelled images per class.
+
+    Args:
+        data: name of the set, on which the samples depend.
+        shots: numbers of labelled images per class.
+        draws: number of samples.
+    """
     check_shots(shots, draws)
     keys_N = train.content_keys_N
     return [
@@ -178,13 +195,18 @@ def score_features(
     metrics: Sequence[str] = (),
     names: Sequence[str] = (),
 ) -> list[Score]:
-    """Fit and score every few-shot sample and number of shots, from features.
+    """Fit a probe for every few-shot sample and number of shots on given features, and return its scores on the test
+    images.
 
     Features that are not finite (a diverged model) give scores whose value is None, with the reason in `detail`.
 
     Args:
         picks: samples as `draw_support` returns them, with indices into `train_ND`.
+        data: name of the set, for the scores.
+        shots, ridge, metrics: see `begin`.
+        copies_M, groups_M: see `bench.tasks.task.judged`.
         content_hash: hash of the test images; with it the scores of the metric "accuracy" hold which images were right.
+        names: names of the classes.
     """
     if ridge not in MODES:
         raise UserError(f"ridge={ridge!r} is not a mode of the few-shot probe.", f"Known: {', '.join(MODES)}.")
@@ -230,15 +252,22 @@ def _predict(
     shots: Sequence[int],
     ridge: str,
 ) -> tuple[list[Head], np.ndarray]:
-    """Solve all heads (one per sample, number of shots and metric). Return what each is, and the predicted class of
-    every test image by each: (heads, M)."""
+    """Fit a classifier for each few-shot sample, number of shots and metric, and predict all test images with it.
+
+    Args:
+        picks: samples as `draw_support` returns them, with indices into `train_ND`.
+        ridge: key of `MODES`.
+
+    Returns:
+        (what each classifier is, predicted classes of the test images by each: (classifiers, M)).
+    """
     heads: list[Head] = []
     columns: list[tuple[np.ndarray, np.ndarray]] = []
     predicted: list[np.ndarray] = []
     test_MD = np.asarray(test_MD, dtype=np.float64)
 
     def predict() -> None:
-        """Predict by one matrix product with all heads that were solved since the last call."""
+        """Predict the test images, by one matrix product, with all classifiers that were fitted since the last call."""
         w_DC = np.concatenate([w for w, _ in columns], axis=1)
         scores_MC = test_MD @ w_DC + np.concatenate([b for _, b in columns])
         predicted.append(scores_MC.reshape(len(test_MD), len(columns), num_classes).argmax(-1).T)
@@ -259,8 +288,12 @@ def _predict(
 
 
 def _alike(picks: Sequence[tuple[np.ndarray, np.ndarray]], shots: Sequence[int]) -> set[int]:
-    """Return the numbers of shots at which all of several few-shot samples are the same images, because no class has
-    more."""
+    """Return those of `shots` at which all of several few-shot samples are the same images, because no class has more
+    images.
+
+    Args:
+        picks: samples as `draw_support` returns them.
+    """
 
     def all_the_same(k: int) -> bool:
         first, *others = (np.sort(indices[ranks < k]) for indices, ranks in picks)
@@ -270,7 +303,12 @@ def _alike(picks: Sequence[tuple[np.ndarray, np.ndarray]], shots: Sequence[int])
 
 
 def _strengths(support: SupportSet, *, ridge: str, shots: int) -> tuple[float, ...]:
-    """Return the ridge strength for every metric of a mode of `MODES`."""
+    """Return the ridge strengths for the metrics of a mode, in the order of `MODES`.
+
+    Args:
+        ridge: the mode, a key of `MODES`.
+        shots: number of labelled images per class; with one, no strength can be chosen.
+    """
     if ridge == "each":
         return RIDGES
     return tuple(
@@ -280,7 +318,12 @@ def _strengths(support: SupportSet, *, ridge: str, shots: int) -> tuple[float, .
 
 
 def check_shots(shots: Sequence[int], draws: int) -> None:
-    """Raise UserError unless there is at least one number of shots and one few-shot sample, all at least 1."""
+    """Check that there is at least one number of labelled images per class (`shots`) and one few-shot sample (`draws`),
+    all at least 1.
+
+    Raises:
+        UserError: this is not so.
+    """
     if not shots or min(shots) < 1 or draws < 1:
         raise UserError(
             f"Few-shot needs at least one shot number and one draw, all at least 1, not shots={tuple(shots)}, "

@@ -1,4 +1,4 @@
-"""Fine-tune the whole network, as in the paper's Table 4, at its own resolution or at a higher one.
+"""Fine-tune the whole network, as in the ViT paper's Table 4, at its own resolution or at a higher one.
 
 The trained body gets a classifier of zeros, and is trained by SGD with momentum 0.9, cosine decay, gradients clipped at
 norm 1, and no weight decay. The learning rate is chosen on a held-out part of the training set (appendix B.1.1), and
@@ -67,15 +67,19 @@ def evaluate(
     crop: float = 0.0,
     metrics: Sequence[str] = (),
 ) -> list[Score]:
-    """Fine-tune the model of `context` on one data set.
+    """Fine-tune the model of `context` on one data set, and score it on the test split.
 
     Args:
+        data: name of the set.
         image_size: pixels per side; None for the model's own.
-        nominal_size: image size that the score is named after, where the model's patches do not divide it and
-            `image_size` is the nearest that they do: 378 px of ViT-H/14 are compared with 384 px of the others.
-        steps, batch, rates, held_out: None for Table 4's, by number of training images; see `make_tuning`.
-        repeats: number of fits with the chosen rate, each with its own order of images; the `draw` of a score is its
-            number.
+        nominal_size: image size that the score is named after; None for `image_size`. It differs where the model's
+            patches do not divide it, and `image_size` is the nearest size that they divide: ViT-H/14 at 378 px is
+            compared with other models at 384 px.
+        steps, batch, rates, held_out: steps, images per step, learning rates to choose from, and what is held out to
+            choose (see `make_tuning`); None for those of the ViT paper (Table 4, appendix B.1.1), by number of training
+            images.
+        repeats: number of fits with the chosen learning rate, each with its own order of images; the `draw` of a score
+            is its number.
         train_limit, test_limit: sizes of nested, class-balanced parts of the two splits; None takes all.
         shots: train on the nested part with this many images per class, instead of train_limit.
         copies_aside: leave out training images that are copies of test images, as the task `adapt` does.
@@ -138,8 +142,14 @@ def forward_images(
     held_out: float | int | None = None,
     **_: object,
 ) -> int:
-    """Return the cost of the task as a number of images that pass forward through the network, for the planner; see
-    `tuning_images`."""
+    """Return the cost of one evaluation as a number of images that pass forward through the network, to forecast it;
+    see `tuning_images`.
+
+    Args:
+        num_train, num_test: numbers of images of the two splits.
+        own_size: the model's own image size; None: images of another size count as much as those of its own.
+        num_classes: number of classes of the set; other arguments are those of `evaluate`.
+    """
     limit = shots * num_classes if shots and num_classes else train_limit
     settings = make_tuning(
         min(num_train, limit or num_train),
@@ -171,8 +181,13 @@ def rehearsed(
     nominal_size: int | None = None,
     **_: object,
 ) -> dict[str, Any]:
-    """Return options for a rehearsal: few steps with few images, but with the learning rates of the whole set; scores
-    keep the name that their image size gives them."""
+    """Return options that replace those of `evaluate` in a rehearsal, a quick trial of a study: few steps with few
+    images, but with the learning rates of the whole set. Scores keep the name that their image size gives them.
+
+    Args:
+        num_train, num_classes: numbers of training images and classes of the whole set; other arguments are those of
+            `evaluate`.
+    """
     number = min(num_train, (shots * num_classes if shots else train_limit) or num_train)
     whole = make_tuning(number, steps=steps, batch=batch, rates=rates, held_out=held_out)
     few = min(number, REHEARSED_IMAGES)
@@ -194,12 +209,12 @@ class Tuning:
     """The settings by which a model is fine-tuned; build them with `make_tuning`.
 
     Attributes:
-        steps, batch: steps of every run, and images per step.
-        rates: learning rates, tried in this order.
-        num_held_out: number of images held out to choose the rate; approximate where images belong together.
+        steps, batch: steps of every training, and images per step.
+        rates: learning rates to choose from, tried in this order.
+        num_held_out: number of images held out to choose the learning rate; approximate where images belong together.
         image_size: pixels per side; None for the model's own.
         shift, flip, crop: augmentation; see `evaluate`.
-        average: decay per step of an average of the weights (Polyak averaging); 0 for none (the paper: 0.9999, for
+        average: decay per step of an average of the weights (Polyak averaging); 0 for none (the ViT paper: 0.9999, for
             Table 2's ImageNet).
     """
 
@@ -215,12 +230,13 @@ class Tuning:
 
     @property
     def warmup_steps(self) -> int:
-        """Steps of warm-up: 500, or a fifth of a shorter run (as in big_vision's transfer: 100 of 500)."""
+        """Number of steps of warm-up: 500, or a fifth of the steps if they are fewer than 2,500 (as in big_vision's
+        transfer: 100 of 500)."""
         return min(500, self.steps // 5)
 
     def recipe(self, rate: float) -> Recipe:
-        """Return the recipe for a learning rate: SGD with momentum 0.9, cosine decay to zero, gradients clipped at norm
-        1, no weight decay."""
+        """Return the recipe of a training with learning rate `rate`: SGD with momentum 0.9, cosine decay to zero,
+        gradients clipped at norm 1, no weight decay."""
         return Recipe(
             optimizer="sgd",
             lr=rate,
@@ -240,15 +256,16 @@ class Tuning:
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """The learning rate that was chosen, and why.
+    """The learning rate that was chosen for fine-tuning, and why.
 
     Attributes:
-        rate: the chosen learning rate; None where training diverged at every rate.
-        accuracies: accuracy on the held-out images at each rate, None where training diverged; () for a single rate.
+        rate: the chosen learning rate; None where training diverged at every one.
+        accuracies: accuracy on the held-out images at each learning rate, None where training diverged; () if there was
+            only one to choose from.
         num_held_out: number of held-out images.
-        at_edge: whether the chosen rate is the lowest or highest of several.
-        train_flops: FLOPs of all these trainings, "dense" convention.
-        seconds: wall-clock seconds of all these trainings.
+        at_edge: whether the chosen learning rate is the lowest or highest of several.
+        train_flops: FLOPs of all trainings that were done to choose, by the "dense" convention.
+        seconds: wall-clock seconds of these trainings.
     """
 
     rate: float | None
@@ -268,10 +285,19 @@ def make_tuning(
     held_out: float | int | None = None,
     **more: Any,
 ) -> Tuning:
-    """Return Table 4's settings for a training set of this size, with those replaced that are given.
+    """Return the settings of the ViT paper's Table 4 for a training set of this size, with those replaced that are
+    given.
 
     The batch is 512, or the whole training set if that is smaller. Learning rates are used as they are given, whatever
-    the batch. `held_out` is a fraction (float) or a number of images (int).
+    the batch.
+
+    Args:
+        num_train: number of training images.
+        steps, batch: steps of every training, and images per step; None for the table's.
+        rates: learning rates to choose from; None for the table's.
+        held_out: images held out to choose the learning rate: a fraction (float) or a number (int); None for appendix
+            B.1.1's.
+        more: further fields of `Tuning`.
 
     Raises:
         UserError: an option is out of range.
@@ -291,7 +317,11 @@ def make_tuning(
 
 
 def _check(made: Tuning, num_train: int) -> None:
-    """Raise UserError if these settings are out of range."""
+    """Check settings of fine-tuning on `num_train` images.
+
+    Raises:
+        UserError: a setting is out of range.
+    """
     if made.steps < 1 or made.batch < 1:
         raise UserError(f"Fine-tuning needs at least one step of one image, not {made.steps} of {made.batch}.")
     if made.image_size is not None and made.image_size < 1:
@@ -312,10 +342,10 @@ def _check(made: Tuning, num_train: int) -> None:
 
 
 def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
-    """Divide training images into (training part, held-out part).
+    """Divide training images into (images to train on, held-out images).
 
-    Every class is held out in proportion, within one image; approximately so where images belong together (`together`),
-    because these stay in one part. The content of images decides which are held out.
+    Every class is held out in proportion, to within one image; approximately so where images belong together
+    (`together`), because these are not divided. The content of images decides which are held out.
 
     Raises:
         UserError: so many images belong together that none can be held out.
@@ -332,16 +362,21 @@ def split(train: ImageSet, num_held_out: int) -> tuple[ImageSet, ImageSet]:
 
 
 def shares(counts_K: np.ndarray, number: int) -> np.ndarray:
-    """Return how many images of each class to take for `number` in all, in proportion to `counts_K`: rounded down, and
-    up where the remainder is largest (Hamilton's method)."""
+    """Return how many images of each class to take, (K,), so that they are `number` in all and in proportion to
+    `counts_K`: rounded down, and up where the remainder is largest (Hamilton's method)."""
     shares_K, left_K = np.divmod(counts_K * number, counts_K.sum())
     shares_K[np.argsort(-left_K, kind="stable")[: number - shares_K.sum()]] += 1
     return shares_K
 
 
 def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: str) -> Choice:
-    """Choose the learning rate: train with each on one part of the training set, and take the most accurate on the
-    other part; of equally good ones the lowest. A single rate is taken without training."""
+    """Choose the learning rate for fine-tuning: train with each of `settings.rates` on one part of the training set,
+    and take the one with the highest accuracy on the other part; of equally good ones the lowest. A single one is taken
+    without training.
+
+    Args:
+        purpose: text that distinguishes the random numbers of these trainings from those of others.
+    """
     assert context.fine_tune is not None
     if len(settings.rates) == 1:
         return Choice(rate=settings.rates[0])
@@ -372,7 +407,8 @@ def choose(context: TaskContext, train: ImageSet, settings: Tuning, *, purpose: 
 
 
 def accuracy(tuned: FineTuned, images: ImageSet) -> float | None:
-    """Return the accuracy on labelled images, or mAP if they have several labels; None if training diverged."""
+    """Return the accuracy of a fine-tuned model on labelled images, or mAP if they have several labels each; None if
+    training diverged."""
     if images.several:
         return _mean_ap(tuned, images)
     predicted_N = classify(tuned, images)
@@ -391,8 +427,8 @@ def _mean_ap(tuned: FineTuned, images: ImageSet) -> float | None:
 
 
 def classify(tuned: FineTuned, images: ImageSet) -> np.ndarray | None:
-    """Return the predicted class of every image; None if training diverged, because logits that are not finite name no
-    class."""
+    """Return the predicted class of every image, (N,); None if training diverged or logits are not finite, because such
+    logits name no class."""
     if tuned.diverged:
         return None
     logits_NK = tuned.logits(images.images_NHWC)
@@ -411,7 +447,8 @@ def score_tuned(
     detail: Mapping[str, Any] = NO_DETAIL,
     metrics: Sequence[str] = (),
 ) -> list[Score]:
-    """Choose the learning rate once, fit on all of `train` for every repeat, and score on `test`: one score per repeat.
+    """Choose the learning rate once, fine-tune on all of `train` for every repeat, and return a score on `test` for
+    each.
 
     If the test images have alternative correct labels (ReaL), a second score, of `<data>-real`, accepts any of them.
     The detail of each score holds which test images were right (`bench.store.prediction_bits`), so that scores can be
@@ -419,7 +456,10 @@ def score_tuned(
     scored (`_several.py`).
 
     Args:
-        draws: number of each repeat.
+        task, data: names of the task and the data set, for the scores.
+        draws: a number for each repeat, which is the `draw` of its scores.
+        detail: further detail of each score.
+        metrics: metrics in addition to accuracy, of `bench.core.metrics`.
 
     Raises:
         UserError: there is no model to train.
@@ -505,8 +545,13 @@ def _evaluate(
 
 
 def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
-    """Return the FLOPs and seconds of one repeat with its part of the choice, and its image size and final loss. They
-    count as evaluation, not as pre-training."""
+    """Return facts about one repeat for a score's detail: its FLOPs and seconds, each with an equal part of the costs
+    of choosing the learning rate, its image size and its final loss. These costs count as evaluation, not as
+    pre-training.
+
+    Args:
+        repeats: number of repeats, which share the costs of the choice.
+    """
     return {
         "image_size": tuned.image_size,
         "final_loss": float(np.mean(tuned.losses_T[-50:])),
@@ -516,9 +561,16 @@ def _costs(choice: Choice, tuned: FineTuned, repeats: int) -> dict[str, Any]:
 
 
 def tuning_images(settings: Tuning, *, num_test: int, repeats: int, own_size: int | None) -> int:
-    """Return the cost as a number of images that pass forward through the network at its own size, for the planner.
+    """Return the cost of fine-tuning and scoring as a number of images that pass forward through the network at its own
+    size, to forecast it.
 
-    An image that is trained on counts three times; another image size counts in proportion to its number of pixels.
+    An image that is trained on counts three times; an image of another size counts in proportion to its number of
+    pixels.
+
+    Args:
+        num_test: number of test images.
+        repeats: number of fits with the chosen learning rate.
+        own_size: the model's own image size; None: all sizes count alike.
     """
     pixels = (settings.image_size / own_size) ** 2 if settings.image_size and own_size else 1.0
     tried = len(settings.rates) if len(settings.rates) > 1 else 0

@@ -30,11 +30,16 @@ def evaluate(
     test_limit: int | None = 2_000,
     metrics: Sequence[str] = (),
 ) -> list[Score]:
-    """Classify each test image by its nearest training images; both splits are nested, class-balanced parts.
+    """Classify each test image by its nearest training images in the space of frozen features, and score the
+    predictions.
 
     Args:
-        metrics: metrics in addition to accuracy, of `bench.core.metrics`. For images with several labels the metrics
-            are mAP and macro-F1.
+        data: name of the set.
+        neighbours: number of nearest training images that vote.
+        temperature: a vote weighs exp(cosine similarity / temperature).
+        train_limit, test_limit: sizes of nested, class-balanced parts of the two splits; None takes all.
+        metrics: metrics in addition to accuracy, of `bench.core.metrics`. For images with several labels each, the
+            metrics are always mAP and macro-F1.
 
     Raises:
         UserError: an option is out of range, or the data is not on this machine.
@@ -67,7 +72,11 @@ def evaluate(
 def forward_images(
     *, num_train: int, num_test: int, train_limit: int | None = 10_000, test_limit: int | None = 2_000, **_: object
 ) -> int:
-    """Return how many images pass through the network in one evaluation, for the planner."""
+    """Return how many images pass through the network in one evaluation, to forecast its cost.
+
+    Args:
+        num_train, num_test: numbers of images of the two splits; other arguments are those of `evaluate`.
+    """
     return min(num_train, train_limit or num_train) + min(num_test, test_limit or num_test)
 
 
@@ -80,7 +89,12 @@ def predict(
     neighbours: int,
     temperature: float,
 ) -> np.ndarray:
-    """Return the predicted class of every test row: (M,)."""
+    """Return the predicted class of every test image: (M,).
+
+    Args:
+        train_ND, labels_N: features and classes of the training images.
+        neighbours, temperature: see `evaluate`.
+    """
     train_ND, test_MD = _unit(train_ND), _unit(test_MD)
     count = min(neighbours, len(train_ND))
     predicted = []

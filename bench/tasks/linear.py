@@ -1,7 +1,8 @@
 """Linear probe: multinomial logistic regression on frozen, standardised features.
 
 The regularisation strength is chosen by cross-validation inside the training part, never on the test images. Images of
-one group and copies of each other are in one fold; if no such folds have every class, it is scikit-learn's default.
+one group (such as photos of one patient) and copies of each other are in one fold. If no such folds have every class,
+the strength is scikit-learn's default.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ def evaluate(
     max_iter: int = 300,
     metrics: Sequence[str] = (),
 ) -> list[Score]:
-    """Fit on a nested, class-balanced part of the training split, and score on such a part of the test split.
+    """Fit a linear probe on a nested, class-balanced part of the training split, and score it on such a part of the
+    test split.
 
     Args:
         data: name of the set.
-        train_limit, test_limit: sizes of the parts; None takes the whole split.
+        train_limit, test_limit: sizes of the two parts; None takes the whole split.
         folds: number of folds of the cross-validation.
         max_iter: most iterations of the solver.
         metrics: metrics in addition to accuracy, of `bench.core.metrics`.
@@ -82,7 +84,11 @@ def forward_images(
     folds: int = 3,
     **_: object,
 ) -> int:
-    """Return how many images pass through the network in one evaluation, for the planner.
+    """Return how many images pass through the network in one evaluation, to forecast its cost.
+
+    Args:
+        num_train, num_test, num_classes: numbers of images of the two splits, and of classes; other arguments are those
+            of `evaluate`.
 
     Raises:
         UserError: there is one class only, or too few images per class even if all classes had the same size.
@@ -93,7 +99,16 @@ def forward_images(
 
 
 def _check(folds: int, *, smallest: int, num_classes: int) -> None:
-    """Raise UserError if there are fewer than two classes, or the smallest has fewer images than there are folds."""
+    """Check that folds for cross-validation can be made.
+
+    Args:
+        folds: number of folds.
+        smallest: number of training images of the smallest class.
+
+    Raises:
+        UserError: there are fewer than two classes, fewer than two folds, or more folds than images of the smallest
+            class.
+    """
     if num_classes < 2:
         raise UserError("A linear probe needs at least two classes, and there is one.")
     if not 2 <= folds <= smallest:
@@ -106,11 +121,12 @@ def _check(folds: int, *, smallest: int, num_classes: int) -> None:
 def fit_predict(
     train_ND: np.ndarray, labels_N: np.ndarray, test_MD: np.ndarray, *, parts: _folds.Parts | None, max_iter: int
 ) -> tuple[np.ndarray, float]:
-    """Return (predicted class of every test row, the chosen C). Features are standardised by the training part; of
-    equally good values of C the smallest is chosen.
+    """Return (predicted class of every test image, the chosen C: scikit-learn's inverse of the penalty). Features are
+    standardised by the training part; of equally good values of C the smallest is chosen.
 
     Args:
         parts: folds of the cross-validation; None takes a C of 1.
+        max_iter: most iterations of the solver.
     """
     import warnings
 

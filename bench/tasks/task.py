@@ -1,5 +1,5 @@
-"""The classes of a task and its context, and functions that tasks share: parts of a split, accuracies with their
-standard errors."""
+"""The classes of a task (an evaluation of a trained model) and its context, and functions that tasks share: parts of a
+split, accuracies with their standard errors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ NO_DETAIL: Mapping[str, Any] = types.MappingProxyType({})
 
 
 class Unsuited(UserError):
-    """Raised when a task cannot evaluate this model, or not on these images; retrying does not help.
+    """Raised when a task cannot evaluate this model at all, or not on these images; retrying does not help.
 
     Args:
         what, fix: what is wrong and what to do, as in every `UserError`.
-        missing: scores without a value that go into the record instead, so that a trained model keeps its other scores.
+        missing: scores with the value None that go into the record instead, so that the model keeps its scores of other
+            tasks.
     """
 
     def __init__(self, what: str, fix: str = "", *, missing: Sequence[Score]) -> None:
@@ -43,10 +44,12 @@ class FineTuned:
 
     Attributes:
         logits: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 logits_NK, in eval mode.
-        losses_T: mean loss of every step's batch, before its update.
-        diverged: whether a loss was not finite, or a weight at the end.
-        image_size: pixels per side of its input.
-        seconds, train_flops: what the training cost; FLOPs by convention.
+        losses_T: mean loss of every step's batch, before the step's update.
+        diverged: whether a loss, or a weight at the end, was not finite.
+        image_size: pixels per side of the copy's input.
+        seconds: wall-clock seconds that the training took.
+        train_flops: convention of counting, "dense" or "paper" (see `bench.study.record.Operations`) -> FLOPs of the
+            training.
     """
 
     logits: Callable[[Images], np.ndarray]
@@ -58,7 +61,8 @@ class FineTuned:
 
 
 class FineTune(Protocol):
-    """A function that fine-tunes a copy of the context's model on all of `images`; see bench/tasks/_finetuner.py."""
+    """A function that fine-tunes a copy of a task context's model on all of `images`, for a number of steps by a
+    recipe; see bench/tasks/_finetuner.py for its arguments."""
 
     def __call__(
         self, images: ImageSet, *, recipe: Recipe, steps: int, image_size: int | None = None, purpose: str = ""
@@ -71,9 +75,10 @@ class TaskContext:
 
     Attributes:
         features: uint8 images_NHWC (any size, 1 or 3 channels) -> float32 features_ND of the frozen model, in eval
-            mode. Images are resized and repeated to the size and channels of the model; a smaller last batch counts.
-        load: (name of a data set, split) -> ImageSet.
-        seed: the cell's seed. Few-shot samples use a random stream of their own, so that every model sees the same.
+            mode. Images are converted to the size and channels of the model.
+        load: (name of a data set, "train" or "test") -> ImageSet.
+        seed: seed of the training run (cell) that trained the model. Few-shot samples do not depend on it, so that
+            every model sees the same images.
         model: the torch module itself; None when only features exist.
         fine_tune: trains a copy of the model on labelled images; None when only features exist.
         upstream: the images that the model was trained on; None when they are not known.
@@ -89,8 +94,8 @@ class TaskContext:
     data_root: Path | None = None
 
     def copies(self, test: ImageSet) -> np.ndarray | None:
-        """Return which test images have a copy among the images that the model was trained on: bool (M,); None when
-        these are not known."""
+        """Return which test images have a copy (the same picture, possibly resized or mirrored) among the images that
+        the model was trained on: bool (M,). None when those images are not known."""
         if self.upstream is None:
             return None
         from bench.data.dedup import copies
@@ -105,17 +110,20 @@ class Task:
     Attributes:
         evaluate: (context, data=name, **options) -> scores. Options are checked against its annotations.
         revision: number that is raised when a change gives other scores. It is part of a result's identity.
-        begin: the same arguments -> a function that computes the scores from the features, without the model or the
-            device; see `at_once`. None: `evaluate` does everything.
-        forward_images: (num_train=…, num_test=…, num_classes=…, own_size=…, **options) -> images that pass through the
-            network, for plans. It raises UserError where the task cannot be done. None: all images of both splits.
+        begin: the arguments of `evaluate` -> a function without arguments that computes the scores from the features,
+            without the model or the device; see `at_once`. None: `evaluate` does everything.
+        forward_images: (num_train=…, num_test=…, num_classes=…, own_size=…, **options) -> number of images that pass
+            through the network, to forecast costs; own_size is the model's image size. It raises UserError where the
+            task cannot be done. None: all images of both splits.
         solving_seconds: (num_train=…, num_test=…, num_classes=…, features=…, image_side=…, **options) -> seconds that
-            one core works on the features, for plans. None: a negligible time.
-        rehearsed: (num_train=…, num_classes=…, **options) -> options that replace its own in a rehearsal: few steps,
-            and values that would otherwise follow from the number of images, which a rehearsal cuts. None: no options.
+            one core works on the features, to forecast costs; features is their number, image_side in pixels. None: a
+            negligible time.
+        rehearsed: (num_train=…, num_classes=…, **options) -> options that replace the task's own in a rehearsal, a
+            quick trial of a study: few steps, and values that would otherwise follow from the number of images, which a
+            rehearsal cuts. None: no options are replaced.
         slowness: (quickest) -> factor by which the task takes longer on this machine than `solving_seconds` says, where
             `quickest` is a function that returns the seconds of another function's quickest call. None: not measured.
-        several_labels: whether the task decides on every label of images that have several.
+        several_labels: whether the task can evaluate images with several labels each.
     """
 
     evaluate: Callable[..., list[Score]]
@@ -129,18 +137,20 @@ class Task:
 
 
 def few_images(**_: object) -> dict[str, int]:
-    """Return options for rehearsals of a task that has a `train_limit`; see `Task.rehearsed`."""
+    """Return the options that replace a task's own in a rehearsal (a quick trial of a study), for tasks with an option
+    `train_limit`; see `Task.rehearsed`."""
     return {"train_limit": 100}
 
 
 def balanced_part(images: ImageSet, limit: int | None, *, several: bool = False) -> ImageSet:
-    """Return the nested, class-balanced part of `limit` images; all images if there are no more, or `limit` is None.
+    """Return `limit` images with equally many of each class, as far as there are enough. A smaller part lies within
+    every larger one. If there are no more than `limit` images, or it is None, return all.
 
     Args:
-        several: whether the task takes images with several labels.
+        several: whether the task can evaluate images with several labels each.
 
     Raises:
-        UserError: the limit is below 1, or images have several labels and the task takes one.
+        UserError: the limit is below 1, or images have several labels although `several` is False.
     """
     if images.several and not several:
         raise several_labels(images.name, for_what="this task")
@@ -164,7 +174,12 @@ def accuracy_score(
     detail: Mapping[str, Any] = NO_DETAIL,
 ) -> Score:
     """Return a `Score` for an accuracy in [0, 1], with its binomial standard error over test images, and chance = 1 /
-    classes. If `value` is None (there is no result), value and error of the score are None too."""
+    classes. If `value` is None (there is no result), value and error of the score are None too.
+
+    Args:
+        value: the accuracy.
+        task, data, num_test, num_classes, metric, shots, draw, detail: fields of `Score`.
+    """
     return Score(
         task=task,
         data=data,
@@ -189,22 +204,21 @@ def judged(
     detail: Mapping[str, Any] = NO_DETAIL,
     **head: Any,
 ) -> Score:
-    """Return the accuracy score of per-image correctness; its detail also has the accuracy without copies of upstream
-    images.
+    """Return the accuracy score of a model for which it is known which test images it classifies correctly.
 
     Args:
         right_M: bool, one per test image: whether it is classified correctly.
-        copies_M: bool, one per test image: whether upstream has a copy of it (`TaskContext.copies`); None: upstream is
-            unknown.
-        content_hash: hash of the test images; with it the record holds which of them were right.
-        groups_M: numbers, equal for test images that belong together; None where no images do.
+        copies_M: bool, one per test image: whether the images that the model was trained on have a copy of it
+            (`TaskContext.copies`); None: those images are unknown.
+        content_hash: hash of the test images; None if the record should not hold which of them were right.
+        groups_M: numbers, equal for test images that belong together (such as one patient's); None where no images do.
         head: arguments of `accuracy_score`.
 
     Returns:
-        A score with `num_duplicates` and `value_without_duplicates` (None when every image is a copy) in its detail,
-        and `correct` (see `bench.store.prediction_bits`) where the hash is given. Its value is None without images.
-        With groups its standard error is over groups, whose number is `test_groups`; with a single group it is
-        binomial.
+        A score. Its detail has `num_duplicates` and `value_without_duplicates`, the accuracy on test images that are no
+        copies (None when every image is one), if copies_M is given, and `correct` (see `bench.store.prediction_bits`)
+        if the hash is. Its value is None without images. With groups its standard error is over groups, whose number is
+        `test_groups`; with a single group it is binomial.
     """
     if not len(right_M):
         return accuracy_score(None, detail=detail, **head)
@@ -235,12 +249,13 @@ def judged_by(
     facts: Mapping[str, Any] = NO_DETAIL,
     **head: Any,
 ) -> list[Score]:
-    """Return the accuracy score of predicted classes (see `judged`), and one score per further metric (see
+    """Return the accuracy score of predicted classes (see `judged`), and one score for each of `metrics` (see
     `bench.tasks._metrics`).
 
     Args:
         metrics: metrics in addition to accuracy, of `bench.core.metrics`.
         names: names of the classes.
+        copies_M, content_hash, groups_M, head: see `judged`.
         detail: detail of all scores.
         facts: further detail of the accuracy score only.
     """
@@ -254,8 +269,12 @@ def judged_by(
 
 
 def at_once(begin: Callable[..., Callable[[], list[Score]]]) -> Callable[..., list[Score]]:
-    """Make the `evaluate` of a task from its `begin`. `begin` takes the same arguments, computes the features, and
-    returns a function for the rest, which needs neither the model nor the device."""
+    """Return the function `evaluate` of a task, made from its `begin`: it calls `begin`, and then what that returns.
+
+    Args:
+        begin: function that takes the arguments of `evaluate`, computes the features, and returns a function that
+            computes the scores without the model or the device.
+    """
 
     @functools.wraps(begin)
     def evaluate(context: TaskContext, **given: Any) -> list[Score]:

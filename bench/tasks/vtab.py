@@ -1,12 +1,13 @@
 """VTAB-1k: how well a model adapts to a task from 1,000 examples; the benchmark's score is the plain mean over tasks.
 
-The protocol (Zhai et al. 2019, section 3): 1,000 examples of the training split with its frequencies of classes, of
-which 800 train and 200 evaluate every choice; then a fit on all 1,000 with what was chosen, and the whole test split
-once. Every task has the same settings: the ViT paper's (Table 4: the whole network is fine-tuned for 2,500 steps of 512
-images at learning rate 0.01), unless a study changes them. With a single rate there is nothing to choose; of several
-rates, the same for all tasks, each task chooses one.
+The protocol (Zhai et al. 2019, section 3) takes 1,000 examples of the training split, whose classes are as frequent as
+in the whole split. 800 of them train and 200 evaluate every choice; then the model is fitted on all 1,000 with what was
+chosen, and scored once on the whole test split. Every task has the same settings: the ViT paper's (Table 4: the whole
+network is fine-tuned for 2,500 steps of 512 images at learning rate 0.01), unless a study changes them. With a single
+learning rate there is nothing to choose; of several, the same for all tasks, each task chooses one.
 
-One data set is one task of the benchmark. `detail` names its group; the analysis computes means over tasks and groups.
+One data set is one task of the benchmark. `detail` names its group of tasks ("natural", "specialised" or "structured");
+the analysis computes means over tasks and groups.
 """
 
 from __future__ import annotations
@@ -72,10 +73,12 @@ def evaluate(
 
     Args:
         image_size: pixels per side; None for the model's own.
-        steps, batch, rates: the same for every task. One of several learning rates is chosen on the 200 examples.
+        steps, batch, rates: steps, images per step, and learning rates; the same for every task. One of several
+            learning rates is chosen on 200 of the 1,000 examples.
         repeats: number of repetitions, each with other 1,000 examples; the `draw` of a score is its number.
-        test_limit: score the nested, class-balanced part of this size; None scores the whole test split.
-        shift, flip: augmentation, left out for tasks whose correct answer it changes (`may_shift`, `may_flip`).
+        test_limit: number of test images that are scored, a nested, class-balanced part of the split; None scores all.
+        shift, flip: random translation by up to this many pixels, and mirroring; left out for tasks whose correct
+            answer they change (`may_shift`, `may_flip`).
 
     Raises:
         UserError: an option is out of range, there are fewer than 1,000 training examples, or the data is not on this
@@ -108,7 +111,11 @@ def evaluate(
 
 
 def _check(num_train: int) -> None:
-    """Raise UserError if there are too few training examples."""
+    """Check that there are enough training examples for VTAB-1k.
+
+    Raises:
+        UserError: there are fewer than 1,000.
+    """
     if num_train < EXAMPLES:
         what = f"VTAB takes {EXAMPLES:,} training examples, and this set has {num_train:,}."
         raise UserError(what, "Use the task finetune.")
@@ -127,8 +134,12 @@ def forward_images(
     rates: Sequence[float] = RATES,
     **_: object,
 ) -> int:
-    """Return the cost of the task as a number of images that pass forward through the network, for the planner; see
-    `finetune.tuning_images`.
+    """Return the cost of one evaluation as a number of images that pass forward through the network, to forecast it;
+    see `finetune.tuning_images`.
+
+    Args:
+        num_train, num_test: numbers of images of the two splits.
+        own_size: the model's own image size; None: all sizes count alike. Other arguments are those of `evaluate`.
 
     Raises:
         UserError: an option is out of range, or there are fewer than 1,000 training examples.
@@ -142,12 +153,14 @@ def forward_images(
 
 
 def rehearsed(*, steps: int = STEPS, batch: int = BATCH, **_: object) -> dict[str, int]:
-    """Return options for a rehearsal: few steps with few images each."""
+    """Return the options that replace those of `evaluate` in a rehearsal (a quick trial of a study): few steps, with
+    few images each."""
     return {"steps": min(steps, finetune.REHEARSED_STEPS), "batch": min(batch, finetune.REHEARSED_BATCH)}
 
 
 def group_of(data: str) -> str | None:
-    """Return the group of a data set's task; None if it is in neither table."""
+    """Return the group of a data set's task ("natural", "specialised" or "structured"); None if the task is in neither
+    `VTAB` nor `SMALL`."""
     for table in (VTAB, SMALL):
         for group, names in table.items():
             if _base(data) in names:
@@ -156,23 +169,25 @@ def group_of(data: str) -> str | None:
 
 
 def may_shift(data: str) -> bool:
-    """Return whether the correct answers of a data set, stored at any size, stay correct when images are shifted."""
+    """Return whether the correct answers of a data set stay correct when images are shifted. The size at which the set
+    is stored makes no difference."""
     return _base(data) not in NO_SHIFT
 
 
 def may_flip(data: str) -> bool:
-    """Return whether the correct answers of a data set, stored at any size, stay correct when images are mirrored."""
+    """Return whether the correct answers of a data set stay correct when images are mirrored. The size at which the set
+    is stored makes no difference."""
     return _base(data) not in NO_FLIP
 
 
 def _base(data: str) -> str:
-    """Return the name of a data set's task: without a size, and the same for every copy of the set
-    (`bench.data.vtab`)."""
+    """Return the name of the VTAB task that a data set stands for: without an image size, and the same for every
+    published copy of the task (`vtab-…` and `vtab1k-…`, see `bench.data.vtab`)."""
     return re.sub(r"^vtab(1k)?-", "", DataName.parse(data).base)
 
 
 def task_names(table: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return every task of a table, in its order."""
+    """Return all tasks of a table (`VTAB` or `SMALL`), in its order."""
     return tuple(name for group in table.values() for name in group)
 
 

@@ -1,1 +1,2 @@
-"""Experiment trackers: each file sends the stored results of cells (training runs) to one, and exports TRACKER."""
+"""Experiment trackers: each file sends the stored results of cells (training runs) to one tracker, and exports
+TRACKER."""

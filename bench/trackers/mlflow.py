@@ -1,7 +1,8 @@
-"""MLflow: one run per cell, in the store that MLFLOW_TRACKING_URI names, or else in `mlflow.db` in the study's folder.
+"""MLflow: one run per cell (training run), in the store that MLFLOW_TRACKING_URI names, or else in `mlflow.db` in the
+study's folder.
 
 A run is found by its tag `cell`; its tag `series` says which rows of metrics it has. All points get the start time of
-the cell, so that a point that is sent twice is equal, and MLflow takes it for the same one.
+the cell. A point that is sent twice is then equal, and MLflow stores it once.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ STATUS = {"running": "RUNNING", "complete": "FINISHED"}  # our status -> MLflow'
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
-    """Send to the experiment `project` what it does not have yet of these runs. Returns how many runs changed."""
+    """Send those rows of metrics to MLflow that it does not have yet.
+
+    Args:
+        runs: the metrics of cells (training runs).
+        folder: where `mlflow.db` is kept, unless MLFLOW_TRACKING_URI is set.
+        project: name of the experiment.
+
+    Returns:
+        How many runs changed.
+    """
     from mlflow.tracking import MlflowClient
 
     client = MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{folder / 'mlflow.db'}")
@@ -64,7 +74,8 @@ def _put(client: MlflowClient, experiment: str, run: TrackedRun) -> bool:
 
 
 def _allowed(name: str) -> str:
-    """Return a name with the characters that MLflow does not allow (":" for instance) replaced by "_"."""
+    """Return a metric's or parameter's name with the characters that MLflow does not allow (":" for instance) replaced
+    by "_"."""
     return re.sub(r"[^\w\-. /]", "_", name)
 
 

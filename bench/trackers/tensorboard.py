@@ -1,4 +1,4 @@
-"""TensorBoard: one event file per cell, below `tensorboard/` in the study's folder.
+"""TensorBoard: one event file per cell (training run), below `tensorboard/` in the study's folder.
 
 The content of a file depends only on the cell's rows of metrics. If the old content is the beginning of the new one,
 the rest is appended, which a running TensorBoard shows at once; an equal file is left alone; any other is replaced.
@@ -16,12 +16,21 @@ from bench.trackers.tracker import IMAGES, TrackedRun, Tracker
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
-    """Write each run to `folder`/tensorboard/<cell>/events.out.tfevents.<id>. Returns how many files changed."""
+    """Write each run to `folder`/tensorboard/<cell>/events.out.tfevents.<id>.
+
+    Args:
+        runs: the metrics of cells (training runs).
+        project: not used, because TensorBoard has no projects.
+
+    Returns:
+        How many files changed.
+    """
     return sum(_put(folder / "tensorboard" / run.name / f"events.out.tfevents.{run.id}", to_bytes(run)) for run in runs)
 
 
 def to_bytes(run: TrackedRun) -> bytes:
-    """Return the event file of a run: one event per row. Every event has the start time of the cell."""
+    """Return the content of a run's event file: one event per row of metrics. Every event has the start time of the
+    run's cell, so that equal rows give equal bytes."""
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
     from tensorboard.summary.writer.record_writer import RecordWriter

@@ -1,4 +1,5 @@
-"""The interface of an experiment tracker, and the runs that it is given: one per cell, as rows of metrics.
+"""The interface of an experiment tracker, and the runs that it is given: one per cell (training run), as rows of
+metrics.
 
 The rows come from the record of a finished cell, or from the newest checkpoint of a cell in progress. A checkpoint
 holds only points that will not change, and a resumed cell repeats its work exactly. So later rows always begin with the
@@ -34,16 +35,16 @@ Row = Mapping[str, float]
 
 @dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """A cell as trackers show it.
+    """A cell (training run) in the form in which it is sent to trackers.
 
     Attributes:
-        id: of the cell.
-        name: of the cell's folder.
+        id: the cell's id.
+        name: name of the cell's folder.
         study: name of the study.
         rows: metrics, in the order in which they were measured.
         config: the cell's fields; names of nested fields are joined by dots.
-        started: time of the first attempt, ISO 8601.
-        status: that of the cell's record; "running" if there is no record yet.
+        started: time of the first attempt, ISO 8601; None if unknown.
+        status: how the cell ended (a `Status` of bench/study/record.py); "running" if it has no record yet.
     """
 
     id: str
@@ -66,9 +67,10 @@ class Tracker:
     Attributes:
         package: the Python package that it needs.
         extra: the name by which `pip install` installs that package.
-        write: (runs, folder=…, project=…) -> number of runs that changed. It sends the rows that the tracker does not
-            have yet.
-        project_variable: the library's own environment variable for the project's name; "" without one.
+        write: (runs, folder=…, project=…) -> number of runs that changed. It sends the rows of metrics that the tracker
+            does not have yet.
+        project_variable: the environment variable by which users of the package set the project's name; "" if there is
+            none.
     """
 
     package: str
@@ -78,7 +80,8 @@ class Tracker:
 
 
 def runs_of(study: Path) -> Iterator[TrackedRun]:
-    """Yield every cell of a study that has rows to show. Damaged records are left out."""
+    """Yield every cell (training run) of a study, given by its folder, that has metrics to show. Cells with damaged
+    records are left out."""
     for directory in Study(study).directories():
         try:
             record = directory.read_record()
@@ -122,7 +125,11 @@ def _running(directory: CellDirectory, study: str) -> TrackedRun | None:
 
 
 def _config(cell: Cell, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a cell's fields as a flat dictionary, with the names of its tasks and the entries of `more`."""
+    """Return the fields of a cell (training run) as a flat dictionary, with the names of its evaluations under "tasks".
+
+    Args:
+        more: further entries; those that are None are left out.
+    """
     values = to_json(cell)
     tasks = sorted({f"{task['task']}:{task['data']}" for task in values.pop("tasks")})
     recipe = {f"recipe.{name}": value for name, value in values.pop("recipe").items()}
@@ -131,8 +138,14 @@ def _config(cell: Cell, more: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rows(curve: LearningCurve | None, horizons: Sequence[Horizon]) -> Iterator[Row]:
-    """Yield a cell's losses in the order in which they were measured, and the scores of each horizon (a budget at which
-    training is cooled down and evaluated) after the last loss of its cool-down."""
+    """Yield rows of metrics: the losses of a cell (training run) in the order in which they were measured, and the
+    scores at each horizon (a budget at which training is cooled down and evaluated) after the last loss of its
+    cool-down.
+
+    Args:
+        curve: the losses; None if there are none.
+        horizons: the evaluations at the horizons.
+    """
     left = {horizon.images_seen: horizon for horizon in horizons}
     if 0 in left:
         yield _scores(left.pop(0))
@@ -146,7 +159,8 @@ def rows(curve: LearningCurve | None, horizons: Sequence[Horizon]) -> Iterator[R
 
 
 def _scores(horizon: Horizon) -> Row:
-    """Return the scores of one horizon, each averaged over few-shot draws, with its compute and its throughput."""
+    """Return a row of metrics for one horizon (the evaluation at a budget): scores averaged over few-shot samples, and
+    the FLOPs, throughput and utilisation of training."""
     values = by_key(
         (f"{s.task}/{s.data}{f' {s.shots}-shot' if s.shots else ''} {s.metric}", s.value)
         for s in horizon.scores
@@ -162,12 +176,12 @@ def _scores(horizon: Horizon) -> Row:
 
 
 def series_of(rows: Sequence[Row]) -> str:
-    """Return a string that identifies rows: their number and a hash of their content."""
+    """Return a string that identifies rows of metrics: their number and a hash of their content."""
     return f"{len(rows)}:{hashlib.sha256(canonical([dict(row) for row in rows]).encode()).hexdigest()[:16]}"
 
 
 def known_rows(run: TrackedRun, series: str | None) -> int | None:
-    """Return how many of a run's rows a tracker already has; None if the tracker has other rows.
+    """Return how many of a run's rows a tracker already has; None if the tracker has rows that differ from the run's.
 
     Args:
         series: `series_of` the rows that were sent to the tracker; None if none were.
@@ -185,13 +199,14 @@ def send(study: Path, name: str, *, folder: Path | None = None, project: str = "
     """Bring a tracker up to date with a study. Return how many of its runs changed.
 
     Args:
-        name: of the tracker.
-        folder: where the tracker keeps its files, if it has any; by default the study's folder.
-        project: name of the project in the tracker; "": the value of the library's own environment variable, or else
+        study: folder of the study.
+        name: name of the tracker.
+        folder: where the tracker keeps its files, if it has any; None for the study's folder.
+        project: name of the project in the tracker; "": the value of the tracker's own environment variable, or else
             the study's name.
 
     Raises:
-        UserError: an unknown tracker, a missing library, a disk that cannot be written.
+        UserError: the tracker is unknown, its library is missing, or files cannot be written.
     """
     tracker, target = load(name), files.make_directory(folder or study)
     named = project or os.environ.get(tracker.project_variable, "") or study.name
@@ -205,7 +220,7 @@ def load(name: str) -> Tracker:
     """Return the tracker of this name.
 
     Raises:
-        UserError: there is none, or its library is not installed.
+        UserError: there is no such tracker, or its library is not installed.
     """
     tracker: Tracker = registry.load("tracker", name)
     if not installed(name):
@@ -216,8 +231,11 @@ def load(name: str) -> Tracker:
 
 
 def chosen(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the trackers that the user asks for: "auto" means TensorBoard if it is installed, and "none"
-    means no tracker.
+    """Return the names of the trackers that the user asks for, without repetitions.
+
+    Args:
+        names: what the user gave: names of trackers; "auto" means TensorBoard if it is installed, "none" means no
+            tracker.
 
     Raises:
         UserError: see `load`.

@@ -1,4 +1,5 @@
-"""Trackio: one run per cell, in Trackio's local database (TRACKIO_DIR), which `trackio show` displays."""
+"""Trackio: one run per cell (training run), in Trackio's local database (TRACKIO_DIR), which `trackio show`
+displays."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from bench.trackers.tracker import Row, TrackedRun, Tracker
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
-    """Send to the project `project` what it does not have yet of these runs. Returns how many runs changed."""
+    """Send those rows of metrics to Trackio that it does not have yet.
+
+    Args:
+        runs: the metrics of cells (training runs).
+        folder: not used, because Trackio has a database of its own.
+        project: name of the project.
+
+    Returns:
+        How many runs changed.
+    """
     return sum(_put(run, project) for run in runs)
 
 
@@ -45,7 +55,12 @@ def _put(run: TrackedRun, project: str) -> bool:
 
 
 def _rows(project: str, name: str) -> list[Row]:
-    """Return the rows of metrics that the database has of a run, in order."""
+    """Return the rows of metrics that Trackio's database has of a run, in order; [] without such a project or run.
+
+    Args:
+        project: name of the project.
+        name: name of the run.
+    """
     from trackio.sqlite_storage import SQLiteStorage
 
     if not SQLiteStorage.get_project_db_path(project).exists():

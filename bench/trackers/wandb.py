@@ -1,8 +1,8 @@
-"""Weights & Biases: one run per cell, with the cell's id.
+"""Weights & Biases: one run per cell (training run), with the cell's id.
 
 Runs are sent at once if WANDB_API_KEY is set; otherwise they are written below `wandb/` in the study's folder, for
 `wandb sync`. WANDB_MODE ("online", "offline") overrides this. `series.json` beside the files of a run says which rows
-they hold. If it is missing, writing was interrupted, and the files are removed.
+of metrics they hold. If it is missing, writing was interrupted, and the files are removed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,16 @@ SERIES = "series.json"
 
 
 def write(runs: Iterable[TrackedRun], *, folder: Path, project: str) -> int:
-    """Send to the project `project` what it does not have yet of these runs. Returns how many runs changed."""
+    """Send those rows of metrics to Weights & Biases that it does not have yet.
+
+    Args:
+        runs: the metrics of cells (training runs).
+        folder: runs are kept below `wandb/` in it.
+        project: name of the project.
+
+    Returns:
+        How many runs changed.
+    """
     return sum(_put(run, folder, project) for run in runs)
 
 
@@ -60,8 +69,13 @@ def _name(cell: str, number: int) -> str:
 
 
 def _told(folder: Path, cell: str) -> tuple[int, dict[str, str]]:
-    """Return the number of the cell's latest run (1 unless it was trained anew), and the content of that run's newest
-    `series.json`. Files of interrupted writes are removed."""
+    """Return (number of the latest W&B run of a cell, content of that run's newest `series.json`). A cell (training
+    run) has one W&B run, and one more each time that it is trained anew. Files of interrupted writes are removed.
+
+    Args:
+        folder: runs are kept below `wandb/` in it.
+        cell: the cell's id.
+    """
     newest: dict[str, str] = {}
     number = 1
     while found := sorted((folder / "wandb").glob(f"*run-*-{_name(cell, number)}")):

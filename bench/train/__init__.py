@@ -1,1 +1,1 @@
-"""The training loop, which serves every model family and device, and its parts."""
+"""The training loop for every model family and device, and its parts: batches, schedules, optimizers, losses, ranks."""

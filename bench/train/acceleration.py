@@ -1,6 +1,7 @@
-"""Choose how a new training step runs: as written, or compiled and recorded, as `bench.train.modes` says.
+"""Choose how a new training step runs: as it is written, or compiled by torch.compile and recorded as CUDA graphs.
 
-What compiles a step replaces its network, its forward and backward pass, and its update.
+The mode decides (`bench.train.modes`). `Compiled` replaces a step's network, its forward and backward pass, and its
+update.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ if TYPE_CHECKING:
 
 
 class AsWritten:
-    """Lets a training step run as it is written, and says that nothing is compiled or recorded.
+    """Leaves a training step as it is written, and reports that nothing is compiled or recorded. `Compiled` has the
+    same interface.
 
     Attributes:
-        mode: one of `bench.train.modes.MODES`.
-        obstacle: why nothing was compiled although it was asked for; None where there is no such reason.
+        mode: one of `bench.train.modes.MODES`; here "off".
+        obstacle: why the network could not be compiled although it should have been; None if nothing prevented it.
         compiles: whether parts of the network are compiled.
         records: whether parts of the step are recorded as CUDA graphs where possible.
     """
@@ -32,22 +34,28 @@ class AsWritten:
 
     @property
     def how(self) -> str:
-        """The mode in words, with the reason if another one was asked for."""
+        """The mode that is in effect, in words; if another mode was asked for, also the reason why it is not used."""
         return self.mode
 
     def kernels(self) -> tuple[str, ...]:
-        """Return the names of the attention kernels in use, the fastest first ("plain": unfused, as on a CPU); () for a
-        network without attention, or where torch chooses."""
+        """Return the names of the attention kernels that may be used, the fastest first; "plain" is unfused attention,
+        as on a CPU. () means that the network has no attention, or that torch chooses the kernel."""
         fused = self.device.startswith("cuda") or not hasattr(getattr(self.model, "config", None), "attention_width")
         return () if fused else ("plain",)
 
     def forget(self) -> None:
-        """Release memory that is kept between steps."""
+        """Free memory that the step keeps for later calls, such as recorded CUDA graphs; here there is none."""
 
 
 def accelerate(step: Wrapped, mode: str, *, ranks: int) -> AsWritten | Compiled:
-    """Make a new step run as `mode` says, and return the object that says how it runs. The compiler is imported only
-    where something is compiled."""
+    """Make a new training step run in a mode, and return the object that reports how it runs. The compiler is imported
+    only if the mode is not "off".
+
+    Args:
+        step: the step; parts of it are replaced in place if it is compiled.
+        mode: one of `bench.train.modes.MODES` except "auto".
+        ranks: number of processes that train together.
+    """
     if mode == "off":
         return AsWritten(step)
     from bench.train.compiled import Compiled

@@ -1,7 +1,8 @@
-"""Make training batches. Order and augmentation are functions of (seed, step), wherever the images are read from.
+"""Make training batches. Their order and augmentation are functions of (seed, step), wherever the images are read from.
 
-Images are held as uint8 on the device if they fit there. Otherwise stored pixels are gathered from a memory map, with
-equal results, or encoded images are decoded (`bench.data.stream`), where random crops are cut out of the full image.
+Images that are stored as pixels are held as uint8 on the device if they fit there, and are otherwise read from a memory
+map, with equal results. Encoded images, such as JPEG files, are decoded for each batch (`bench.data.stream`), with
+random crops cut out of the full image.
 
 Random crops ("Inception crops") are those of google-research/vision_transformer. Boxes follow TensorFlow's
 `sample_distorted_bounding_box`, except for rounding: the ratio of width to height is uniform in 3:4 to 4:3, then the
@@ -46,7 +47,7 @@ def to_input(images_BHWC: Tensor) -> Tensor:
 
 
 def _to_contiguous(images_BHWC: Tensor) -> Tensor:
-    """Compute `to_input(images_BHWC).contiguous()` on a CPU, equal to the bit but faster.
+    """Return what `to_input(images_BHWC).contiguous()` returns for images on the CPU, equal to the bit but faster.
 
     Images are converted one by one, so that each stays in the processor's cache. NumPy allocates the memory because it
     uses large pages; fresh small pages take longer than all the arithmetic.
@@ -61,7 +62,7 @@ def _to_contiguous(images_BHWC: Tensor) -> Tensor:
 
 
 def fit_input(x_BCHW: Tensor, *, image_size: int, channels: int) -> Tensor:
-    """Convert float32 images to a model's image size and number of channels.
+    """Return float32 images at a model's size (pixels per side) and number of channels: (B, channels, size, size).
 
     Resizing is bilinear, anti-aliased when shrinking. Grey becomes RGB by repetition, RGB becomes grey by Rec. 601
     luma.
@@ -86,10 +87,12 @@ def fit_input(x_BCHW: Tensor, *, image_size: int, channels: int) -> Tensor:
 def crop_boxes(
     rng: np.random.Generator, *, number: int, height: int | np.ndarray, width: int | np.ndarray, least: float
 ) -> np.ndarray:
-    """Return random crops of `number` images: (top, left, height, width) in pixels, int64 (4, number).
+    """Return the boxes of random crops of `number` images: int64 (4, number), with rows top, left, height, width in
+    pixels.
 
     Args:
-        height, width: size in pixels of all images, or of each.
+        rng: source of the random numbers.
+        height, width: size of the images in pixels; one number for all of them, or an array with one for each.
         least: the smallest fraction of an image's area that a crop keeps.
     """
     ratio_B, tall_B, down_B, right_B = rng.random((4, number))
@@ -104,7 +107,11 @@ def crop_boxes(
 
 
 def cropped(x_BCHW: Tensor, boxes_4B: Tensor) -> Tensor:
-    """Cut each image's box out and enlarge it to the size of the image: float (B, C, H, W)."""
+    """Cut a box out of each image and enlarge it to the size of the image: (B, C, H, W) in the dtype of `x_BCHW`.
+
+    Args:
+        boxes_4B: top, left, height and width of each image's box, in pixels.
+    """
     top_B, left_B, height_B, width_B = boxes_4B.to(x_BCHW.dtype)
     y_BH = _centres(top_B, height_B, x_BCHW.shape[2])
     x_BW = _centres(left_B, width_B, x_BCHW.shape[3])
@@ -118,17 +125,23 @@ def _mirrored(images_BHWC: Tensor, mirrored_B: Tensor) -> Tensor:
 
 
 def _cut(images_BHWC: Tensor, boxes_4B: Tensor, mirrored_B: Tensor | None, *, dtype: torch.dtype) -> Tensor:
-    """Mirror some of the uint8 images, then crop all of them; return x_BCHW in [-1, 1]."""
+    """Mirror some of the uint8 images, then crop all of them; return x_BCHW in [-1, 1].
+
+    Args:
+        boxes_4B: top, left, height and width of each image's crop, in pixels.
+        mirrored_B: bool, which images are mirrored; None mirrors none.
+        dtype: of the result.
+    """
     if mirrored_B is not None:
         images_BHWC = _mirrored(images_BHWC, mirrored_B)
     return cropped(to_input(images_BHWC), boxes_4B).to(dtype)
 
 
 def _centres(start_B: Tensor, length_B: Tensor, size: int) -> Tensor:
-    """Return where to sample an axis of `size` pixels so that each image's stretch [start, start + length) is enlarged
-    to `size` pixels: (B, size), in the coordinates of `grid_sample` (-1 to 1, edge to edge).
+    """Return where to sample an axis of `size` pixels so that each image's part [start, start + length) of it is
+    enlarged to `size` pixels: (B, size), in the coordinates of `grid_sample` (-1 to 1, edge to edge).
 
-    Beyond the centre of a stretch's outermost pixel that pixel is repeated.
+    Nothing outside that part is sampled: near its ends, the centre of its outermost pixel is sampled again.
     """
     step_B1, start_B1 = length_B[:, None] / size, start_B[:, None]
     at_BS = start_B1 + (torch.arange(size, device=start_B.device, dtype=start_B.dtype) + 0.5) * step_B1
@@ -137,8 +150,13 @@ def _centres(start_B: Tensor, length_B: Tensor, size: int) -> Tensor:
 
 
 class Draws:
-    """Chooses which images are in a batch, and the random crop of each, as functions of (seed, step) and the place in
-    the batch. `share` is this rank's part of the batch."""
+    """Chooses which images are in a batch, and a random crop of each, as functions of (seed, step, place in the batch).
+
+    Args:
+        num_images: number of images of the training set.
+        recipe: size of the batch, and the smallest part of an image that a crop keeps.
+        share: the places in the batch whose images this rank (process) reads.
+    """
 
     def __init__(self, *, num_images: int, recipe: Recipe, seed: int, share: slice) -> None:
         self.num_images, self.recipe, self.seed, self.share = num_images, recipe, seed, share
@@ -151,20 +169,33 @@ class Draws:
         return self._epochs[epoch]
 
     def indices(self, step: int) -> np.ndarray:
-        """Return the positions in the training set of the whole batch's images. Epochs follow each other without a gap,
-        so no image is ever dropped."""
+        """Return the positions in the training set of all images of a step's batch, (batch,). A batch may span two
+        epochs: epochs follow each other without a gap, so no image is ever dropped."""
         first = step * self.recipe.batch
         epochs, offsets = np.divmod(np.arange(first, first + self.recipe.batch), self.num_images)
         return np.concatenate([self._permutation(int(e))[offsets[epochs == e]] for e in np.unique(epochs)])
 
     def boxes(self, step: int, height: int | np.ndarray, width: int | np.ndarray) -> np.ndarray:
-        """Return the random crops of this rank's images: (top, left, height, width) in pixels, (4, B)."""
+        """Return the boxes of the random crops of this rank's images: int64 (4, B), with rows top, left, height, width
+        in pixels.
+
+        Args:
+            height, width: size of the images in pixels; one number for all, or one for each image of the whole batch.
+        """
         rng = generator(self.seed, "crop", step)
         boxes_4B = crop_boxes(rng, number=self.recipe.batch, least=self.recipe.crop, height=height, width=width)
         return np.ascontiguousarray(boxes_4B[:, self.share])
 
     def request(self, step: int, *, encoded: EncodedImages | None) -> Request:
-        """Return what to read for this rank's part of the batch."""
+        """Return what to read for this rank's part of a step's batch: (positions of the images, boxes to cut out of
+        them).
+
+        The boxes are None if the recipe has no crops, or if `encoded` is None: stored pixels are cropped after they are
+        read.
+
+        Args:
+            encoded: the encoded images; None for images that are stored as pixels.
+        """
         rows_B = self.indices(step)
         if encoded is None or not self.recipe.crop:
             return rows_B[self.share], None
@@ -179,13 +210,15 @@ class Batches:
         recipe: batch size and augmentation.
         seed: the cell's seed.
         device: device on which batches are made, and images are held that fit there.
-        ranks: each rank gets its part of the batch; order and augmentation are those of the whole batch.
+        ranks: the processes that train together. Each gets its part of the batch; order and augmentation are those of
+            the whole batch, whatever the number of ranks.
         fit: (image_size, channels) of the model, if images are stored with other ones; they are converted after
             augmentation. Encoded images are decoded at that size.
-        tier: where images are read from; None chooses by the images and the device.
+        tier: where images are read from, "resident", "mapped" or "streamed" (`bench.data.image_set.tier_of`); None
+            chooses by the images and the free memory of the device.
         scaled: whether pixels are converted to float32 in [-1, 1] here. None: on a CPU only; on a GPU the training step
             does it in the kernel that reads them (`vit.layers.Patches`), and cropped images have the step's dtype.
-        workers: see `Reader`.
+        workers: number of reader processes; None chooses it (`bench.train.reading.Reader`).
 
     Attributes:
         tier: where the images are read from.
@@ -243,8 +276,12 @@ class Batches:
             self.reader = Reader(read_from, request=request, device=device, workers=workers)
 
     def _resident(self, images: ImageSet) -> Tensor:
-        """Return all images on the device. They are copied some at a time, so that host memory never holds all of
-        them."""
+        """Return all images as uint8 (N, H, W, C) on the device. They are copied some at a time, so that host memory
+        never holds all of them.
+
+        Raises:
+            UserError: they do not fit into the device's memory.
+        """
         try:
             if self.device == "cpu":
                 return torch.from_numpy(np.require(images.images_NHWC, requirements=["C", "W"]))
@@ -265,7 +302,7 @@ class Batches:
 
     @property
     def waited(self) -> float:
-        """Seconds spent waiting for batches whose images were still being read."""
+        """Seconds spent waiting for images that were still being read; 0 where all images are on the device."""
         return 0.0 if self.reader is None else self.reader.waited
 
     def indices(self, step: int) -> np.ndarray:
@@ -273,9 +310,11 @@ class Batches:
         return self.draws.indices(step)
 
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
-        """Return batch `step`, or this rank's part of it: (x_BCHW float32 in [-1, 1], labels_B), with targets_BK in
-        place of labels where images are mixed. Batches that are not `scaled` here are uint8 pixels, or have the step's
-        dtype where they were cropped.
+        """Return a step's batch, or this rank's part of it: (x_BCHW, labels_B). If the augmentation mixes images,
+        targets_BK, the fractions of the classes in each image, take the place of the labels.
+
+        Images are float32 in [-1, 1] if they are `scaled` here. Otherwise they are uint8 pixels, except those that were
+        cropped (in [-1, 1], in the step's dtype) or converted to the model's size (float32 in [-1, 1]).
 
         Raises:
             UserError: an image can no longer be read.
@@ -310,7 +349,8 @@ class Batches:
         return x_BCHW, labels_B
 
     def _read(self, step: int) -> tuple[Tensor, Tensor]:
-        """Return the pixels (uint8, shifted if the recipe says so) and labels of this rank's part of the batch."""
+        """Return (pixels, labels) of this rank's part of a step's batch: uint8 (B, H, W, C), shifted if the recipe says
+        so, and int64 (B,)."""
         index = self.indices(step)[self.share]
         if self.reader is None:
             images_NHWC, index_B = self.images_NHWC, self._tensor(index)
@@ -323,7 +363,8 @@ class Batches:
         return images_NHWC[index_B] if self.reader is None else images_NHWC, labels_B
 
     def _augmented(self, x_BHWC: Tensor, step: int) -> Tensor:
-        """Return the images after the recipe's augmentation of single images, which runs on the CPU."""
+        """Return uint8 images after the recipe's augmentation of single images (`Augmentation.pixels`), which runs on
+        the CPU."""
         assert self.pixels is not None
         images_BHWC = x_BHWC.cpu().numpy()
         changed = []
@@ -333,8 +374,8 @@ class Batches:
         return self._tensor(np.stack(changed))
 
     def _to_mirror(self, x_BHWC: Tensor, step: int, *, singly: bool) -> Tensor | None:
-        """Return which images are still to be mirrored, bool (B,). With `singly` they are mirrored here, one by one and
-        in place, and None is returned."""
+        """Choose at random which images are mirrored, and return them as bool (B,); with `singly`, mirror them here,
+        one by one and in place, and return None."""
         mirrored_B = (generator(self.seed, "flip", step).random(self.recipe.batch) < 0.5)[self.share]
         if not singly:
             return self._tensor(mirrored_B)
@@ -343,7 +384,8 @@ class Batches:
         return None
 
     def _shifted(self, images_NHWC: Tensor, index_B: Tensor, step: int) -> Tensor:
-        """Return the images at `index_B`, each shifted by random pixels; new pixels repeat those at the edge."""
+        """Return the images at `index_B`, each translated by up to `recipe.shift` pixels, chosen at random, along both
+        axes; pixels that come into view repeat those at the edge."""
         shift, shape = self.recipe.shift, (2, self.recipe.batch)
         offsets = generator(self.seed, "shift", step).integers(0, 2 * shift + 1, shape)[:, self.share] - shift
         rows_BH = self._tensor(offsets[0])[:, None] + torch.arange(self.height, device=self.device)

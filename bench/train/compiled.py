@@ -1,9 +1,9 @@
 """Compile the training network with torch.compile: on a GPU unless asked not to, on a CPU only on request.
 
 Mode "default" compiles block by block: blocks of the same shape share one compilation, whatever the depth, the head and
-the cell, in this process and, through torch's cache on disk, in the next. Operations on both sides of a block's
-boundary are not fused, which costs 1 to 6 % more bytes per step (compare tools/h100.csv with h100_whole.csv;
-`python -m tools.codegen --whole`).
+the cell (training run), in this process and, through torch's cache on disk, in the next process. Operations on both
+sides of a block's boundary are not fused, so a step reads and writes 1 to 6 % more bytes (compare tools/h100.csv with
+h100_whole.csv; `python -m tools.codegen --whole`).
 
 Mode "reduce-overhead" adds what is meant to be faster but has been measured nowhere yet: sums that blocks keep
 (bench/train/keep_sums.py), the fastest kernels of attention, and forward and backward recorded as one CUDA graph
@@ -39,11 +39,12 @@ uncompiled, which the record would not show."""
 
 @functools.cache
 def obstacle(device: str) -> str | None:
-    """Return why nothing can be compiled for a device (mostly a container without a C compiler); None if a small
-    function could be compiled.
+    """Return why torch.compile does not work on a device, in one line (mostly because a container has no C compiler);
+    None if it compiled a small function there.
 
     Raises:
-        RuntimeError: memory ran out, which is no obstacle for the next cell.
+        RuntimeError: memory ran out. This is not remembered as an obstacle, so the next training run of this process
+            tries again.
     """
     try:
         torch.compile(lambda x: 2 * x + 1, dynamic=False)(torch.ones(8, device=device))
@@ -55,8 +56,8 @@ def obstacle(device: str) -> str | None:
 
 
 def blocks(network: nn.Module) -> list[nn.Module]:
-    """Return the blocks that a network repeats: members of its module lists that have children, but contain no other
-    such member."""
+    """Return the blocks that a network repeats, such as a Transformer's layers: members of its ModuleLists and
+    Sequentials that have children, but contain no other such member."""
     lists = [m for m in network.modules() if isinstance(m, nn.ModuleList | nn.Sequential)]
     members = [member for parent in lists for member in parent if any(member.children())]
     outer = {id(m) for m in members if any(id(inner) in {id(x) for x in members} for inner in list(m.modules())[1:])}
@@ -65,13 +66,13 @@ def blocks(network: nn.Module) -> list[nn.Module]:
 
 def parts(network: nn.Module) -> list[nn.Module]:
     """Return the parts of a network that are compiled separately: its blocks (the whole network if it has none), and
-    modules with `compiles_alone`."""
+    modules whose attribute `compiles_alone` is true."""
     alone = [m for m in network.modules() if getattr(m, "compiles_alone", False)]
     return [*alone, *(blocks(network) or [network])] if network not in alone else [network]
 
 
 def options(mode: str) -> dict[str, Any]:
-    """Return Inductor's options for a mode.
+    """Return the options for Inductor, torch.compile's backend, in a mode of `bench.train.modes` that compiles.
 
     Torch 2.10 to 2.13 fuse sums over rows with sums over columns into kernels whose gradients were silently wrong
     (pytorch#190796, #193061), from sizes on that small networks do not reach; so this fusion is switched off there.
@@ -90,7 +91,12 @@ def options(mode: str) -> dict[str, Any]:
 
 def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any:
     """Compile a network's blocks in place (the whole network if it has none), each at the shapes it will be called
-    with, and return the network. Mode "off" changes nothing."""
+    with, and return the network. Mode "off" changes nothing.
+
+    Args:
+        mode: one of `bench.train.modes.MODES` except "auto".
+        backend: backend of torch.compile; only "inductor" is given options.
+    """
     if mode == "off":
         return network
     for limit in ("recompile_limit", "accumulated_recompile_limit"):
@@ -104,7 +110,8 @@ def compiled(network: nn.Module, *, mode: str, backend: str = "inductor") -> Any
 
 
 def given_up() -> str | None:
-    """Return in words how many functions torch gave up compiling in this process, and why; None if there are none.
+    """Return a text with the number of functions that torch gave up compiling in this process, and a reason; None if
+    there are none.
 
     Torch runs such a function uncompiled at new shapes, and warns once.
     """
@@ -117,8 +124,8 @@ def given_up() -> str | None:
 
 
 def fused(function: Callable[..., Tensor], *, device: str) -> Callable[..., Tensor]:
-    """Return a function of tensors compiled into one kernel, where networks are compiled for a GPU; else the function
-    itself."""
+    """Return a function of tensors compiled by torch, into one kernel, if the device is a GPU on which networks are
+    compiled; else the function itself."""
     if not device.startswith("cuda") or mode_for(device) == "off" or obstacle(device):
         return function
     return torch.compile(function, dynamic=False)
@@ -128,12 +135,17 @@ class Compiled:
     """Makes a training step run with a compiled network where possible; has the interface of
     `bench.train.acceleration.AsWritten`.
 
-    On a GPU, modes that record CUDA graphs also choose the fastest kernels of attention. With several ranks such a mode
-    becomes "default", because the ranks' exchange cannot be recorded.
+    On a GPU, modes that record CUDA graphs also choose the fastest kernels of attention. With several ranks (processes
+    that train together) such a mode becomes "default", because their exchange of gradients cannot be recorded.
+
+    Args:
+        step: the step, parts of which are replaced in place.
+        mode: one of `bench.train.modes.MODES` except "auto" and "off".
+        ranks: number of ranks.
 
     Attributes:
-        obstacle: why nothing was compiled; None where it was. CUDA graphs need no compiler, and are recorded all the
-            same.
+        obstacle: why the network could not be compiled; None if it could. CUDA graphs need no compiler, so a mode that
+            records them does so in either case.
     """
 
     def __init__(self, step: Wrapped, *, mode: str, ranks: int) -> None:
@@ -199,7 +211,7 @@ class Compiled:
         return chosen_kernels(self.model, dtype=self.dtype, device=self.device)
 
     def forget(self) -> None:
-        """Free the memory of recorded graphs. Compiled code stays, and is recorded again at the next step."""
+        """Free the memory of recorded CUDA graphs. Compiled code stays; the next step records it again."""
         if self.compiles:
             recorded.forget()
 
@@ -213,7 +225,8 @@ _ranked: dict[tuple[Shape, torch.dtype, str], list[Any]] = {}
 
 
 def attention_shape(network: nn.Module, batch: int) -> Shape | None:
-    """Return the shape (B, H, N, E) of the network's attention; None for a network without attention."""
+    """Return the shape of a network's attention: (images in a batch, heads, tokens, width of a head); None for a
+    network without attention."""
     config = getattr(network, "config", None)
     if config is None or not hasattr(config, "attention_width"):
         return None
@@ -222,9 +235,12 @@ def attention_shape(network: nn.Module, batch: int) -> Shape | None:
 
 def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str) -> Any:
     """Return a context manager in which fused attention uses the kernel that is fastest for this network, forward and
-    backward together; the next fastest where that one refuses (a bias, dropout).
+    backward together; where that kernel refuses (because of a bias or dropout), the next fastest.
 
     The kernels are timed once per shape in a process. On a CPU there is nothing to choose: `vit.layers` decides.
+
+    Args:
+        batch: number of images in a batch.
     """
     shape = attention_shape(network, batch)
     if not device.startswith("cuda") or shape is None:
@@ -239,8 +255,8 @@ def attention(network: nn.Module, *, batch: int, dtype: torch.dtype, device: str
 
 
 def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tuple[str, ...]:
-    """Return the names of the kernels that `attention` has ranked for this network, the fastest first; ("plain",), no
-    fused kernel, on a CPU; () for a network without attention, or before its first step."""
+    """Return the names of the kernels that `attention` has ranked for this network, the fastest first. On a CPU this is
+    ("plain",), no fused kernel; for a network without attention, or before its first step, it is ()."""
     shape = attention_shape(network, 1)
     if shape is None:
         return ()
@@ -253,11 +269,16 @@ def chosen_kernels(network: nn.Module, *, dtype: torch.dtype, device: str) -> tu
 def ranked_kernels(
     shape: Shape, *, dtype: torch.dtype, device: str, kernels: Sequence[Any], calls: int = 10
 ) -> list[Any]:
-    """Return the kernels sorted by their time for forward and backward, the fastest first, and last SDPBackend.MATH,
-    which takes everything.
+    """Return the attention kernels sorted by their time for forward and backward, the fastest first. SDPBackend.MATH,
+    which takes everything, comes last.
 
     Kernels that refuse the shape, or whose results differ from those of MATH, are left out. The tensors lie in memory
     as those of `vit.layers`.
+
+    Args:
+        shape: images in a batch, heads, tokens, width of a head.
+        kernels: members of torch's SDPBackend except MATH.
+        calls: number of calls per measurement.
     """
     with torch.inference_mode(False), torch.enable_grad():  # evaluation calls this too, with gradients off
         return _ranked_kernels(shape, dtype=dtype, device=device, kernels=kernels, calls=calls)

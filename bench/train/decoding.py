@@ -1,4 +1,4 @@
-"""Measure how fast encoded images are decoded in the way in which training reads them (`bench.train.reading`)."""
+"""Measure how fast encoded images are decoded by the code with which training reads them (`bench.train.reading`)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def decoded_per_second(files: Sequence[bytes], *, size: int, channels: int, crop
     """Return how many of these images one CPU core decodes per second; 0 if none can be decoded.
 
     Args:
-        files: encoded images.
-        size: pixels a side that they are resized to.
+        files: the bytes of encoded images, such as JPEG files.
+        size: pixels per side to which images are resized.
         channels: 1 or 3.
         crop: smallest fraction of an image's area that a random crop keeps; 0 for no crops.
     """

@@ -1,9 +1,9 @@
 """Decode training images on the device: nvJPEG decodes whole JPEGs, and the crops for training are cut out there.
 
-This has never run on a GPU; a CPU takes the same path with libjpeg-turbo. Pixels differ slightly from those of
-`bench.train.reading`, because an image is reduced after it is decoded, and nvJPEG rounds differently. This is therefore
-a choice of the recipe (`decoding`), and part of a cell's identity. Images other than upright baseline JPEGs are decoded
-by the CPU.
+This code has never run on a GPU; on a CPU it runs with libjpeg-turbo. Pixels differ slightly from those of
+`bench.train.reading`, because an image is reduced after it is decoded, and because nvJPEG rounds differently. What
+decodes is therefore a choice of the recipe (`decoding`), and part of a training run's identity. Images other than
+upright baseline JPEGs are decoded by the CPU.
 """
 
 from __future__ import annotations
@@ -76,7 +76,11 @@ class DeviceReader(Reader):
             return torch.stack(parts).permute(0, 2, 3, 1).contiguous()
 
     def _decoded(self, files: Sequence[FileOrPixels]) -> list[Tensor]:
-        """Return the pixels of each image in full size, uint8 (C, H, W) on the device."""
+        """Return the pixels of each image in full size, uint8 (C, H, W) on the device.
+
+        Args:
+            files: for each image the bytes of a baseline JPEG, or uint8 pixels (H, W, C) that the CPU has decoded.
+        """
         encoded = [file for file in files if isinstance(file, bytes)]
         try:
             decoded = iter(self._by_device(encoded))
@@ -105,7 +109,7 @@ class DeviceReader(Reader):
 
 def part(pixels_CHW: Tensor, box: Sequence[int] | None, *, size: int) -> Tensor:
     """Cut a box (top, left, height, width) out of an image and resize it, as `bench.data.jpeg` does; without a box cut
-    and resize the central square, as `bench.data.decode` does. Return uint8 (C, size, size)."""
+    and resize the central square, as `bench.data.decode` does. Return uint8 (C, size, size) on the image's device."""
     if box is None:
         height, width = pixels_CHW.shape[1:]
         side = min(height, width)

@@ -1,13 +1,14 @@
-"""Train one cell in several processes (ranks) under torchrun: data parallel, or with the weights sharded (FSDP2).
+"""Train one cell (training run) in several processes (ranks) under torchrun: data parallel, or with the weights sharded
+(FSDP2).
 
 The global batch, its order, its augmentation and the dropout of its micro-batches are functions of the seed and the
 step, never of the number of ranks; each rank computes its part. Control messages use a process group on the CPU, so
 that no rank waits for its accelerator.
 
 Data-parallel ranks exchange their gradients, in float32, through torch's DistributedDataParallel. It sums them in an
-order of its own, so training on several ranks equals training on one only within rounding. Two ranks give the same
-bits every time, also after a restart, because a sum of two does not depend on its order. If memory runs out on one
-rank, all end.
+order of its own, so training on several ranks equals training on one only within rounding. Two ranks give the same bits
+every time, also after a restart, because a sum of two does not depend on its order. If memory runs out on one rank, all
+ranks stop.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ REPORT_TIMEOUT = 3.0  # seconds that ranks wait, after the connection broke, for
 
 
 class DistributedRanks(Ranks):
-    """This process as one rank of several.
+    """The interface `Ranks` for a process that torchrun has started as one of several ranks.
 
     Args:
         device: "cpu" (gloo) or "cuda" (NCCL; each rank takes the device of its local number).
@@ -143,8 +144,13 @@ class DistributedRanks(Ranks):
         return values
 
     def agree(self, *, stop: bool, save: bool) -> tuple[bool, bool]:
-        """Return what ranks agreed on at the previous step, and start the vote of this one: it is all-reduced while the
-        step is computed, so that no rank waits for it."""
+        """Return (whether to stop, whether to save) as voted at the previous step, and start this step's vote. It is
+        all-reduced while the step is computed, so that no rank waits for it.
+
+        Args:
+            stop: whether this rank wants to stop; one is enough.
+            save: whether this rank wants to write a checkpoint; only rank 0's wish counts.
+        """
         decided = [0, 0]
         if self._vote is not None:
             work, votes_2 = self._vote
@@ -166,8 +172,12 @@ class DistributedRanks(Ranks):
                 )
 
     def shard_model(self, model: nn.Module, *, sharding: str, dtype: str) -> nn.Module:
-        """Return a copy of the model that FSDP2 shards block by block. The model itself stays whole, in host memory,
-        for evaluation on rank 0."""
+        """Return a copy of the model that FSDP2 shards block by block over the ranks; the model itself stays whole, in
+        host memory, for evaluation on rank 0. If `sharding` is not "fsdp", return the model.
+
+        Args:
+            dtype: a key of `precision.DTYPES`, in which the copy computes.
+        """
         if sharding != "fsdp":
             return model
         whole, model = model, copy.deepcopy(model)
@@ -192,8 +202,8 @@ class DistributedRanks(Ranks):
         return isinstance(model, FSDPModule)
 
     def data_parallel(self, network: nn.Module) -> nn.Module:
-        """Wrap a network in torch's DistributedDataParallel. Weights that get no gradient have none afterwards, as on
-        one rank."""
+        """Wrap a network in torch's DistributedDataParallel, which averages gradients over the ranks. If a weight takes
+        no part in a step, its gradient is None afterwards, as on one rank."""
         for harmless in ("find_unused_parameters=True was specified", "Grad strides do not match bucket view strides"):
             warnings.filterwarnings("ignore", harmless)
         with warnings.catch_warnings():
@@ -217,10 +227,10 @@ class DistributedRanks(Ranks):
             network.require_backward_grad_sync = last
 
     def average_gradients(self, gradients: Tensor) -> torch.futures.Future[Tensor]:
-        """Start to replace gradients by their mean over the ranks, and return a future of them.
+        """Start to replace a tensor of gradients by its mean over the ranks, and return a future of that tensor.
 
-        A failure sets `exchange_failed`, because it is raised in the backward pass, where errors of the network itself
-        are raised too.
+        If the exchange fails, the error is raised in the backward pass, like errors of the network itself;
+        `exchange_failed` is set to tell them apart.
         """
         gradients.div_(self.size)
 
@@ -260,10 +270,11 @@ class DistributedRanks(Ranks):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def failure(self, error: Exception) -> RankFailure:
-        """Return the RankFailure that reports an error.
+        """Return the RankFailure to raise for an error. It says which rank failed first, and why, as far as that is
+        known.
 
-        A rank that failed by itself leaves a report in the launcher's store, and a rank whose connection broke looks
-        for it there. A killed rank leaves no report.
+        A rank that failed by itself leaves a report in the launcher's key-value store, and a rank whose connection
+        broke looks for it there. A killed rank leaves no report.
         """
         try:
             if not self.exchange_failed and not _connection_broke(error):
@@ -297,17 +308,19 @@ class DistributedRanks(Ranks):
         dist.destroy_process_group()
 
     def hard_exit(self, code: int) -> NoReturn:
-        """End this process at once: a clean exit would wait for ranks that no longer answer."""
+        """End this process at once, with exit status `code`: a clean exit would wait for ranks that no longer
+        answer."""
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
 def choose_interface() -> None:
-    """Make gloo use the network interface that reaches the first rank, unless the user has chosen one.
+    """Make gloo, which exchanges data between CPUs, use the network interface that reaches the first rank, unless the
+    user has chosen one (GLOO_SOCKET_IFNAME).
 
-    By default gloo takes the interface that this machine's name resolves to: often the loopback where ranks are on
-    several machines, and often another one where all are on one machine.
+    By default gloo takes the interface that this machine's name resolves to. Often that is the loopback although ranks
+    are on several machines, and often it is another interface although all ranks are on one machine.
     """
     if "GLOO_SOCKET_IFNAME" in os.environ:
         return
@@ -326,14 +339,15 @@ def choose_interface() -> None:
 
 
 def _explained(error: BaseException) -> tuple[str, str]:
-    """Return (what happened, what to do) for any error; "" for what is not known."""
+    """Return (what happened, what the user can do) for any error. The second is "" if nothing is known to help."""
     if isinstance(error, UserError):
         return error.what, error.fix
     return f"{type(error).__name__}: {error}".strip(), ""
 
 
 def _description(error: Exception) -> tuple[str, str]:
-    """Return (how a rank failed, what to do) for its error; "" for what is not known."""
+    """Return (how a rank failed, what the user can do) for its error. The first is what follows the rank's name in a
+    message; the second is "" if nothing is known to help."""
     if isinstance(error, RankOutOfMemory):
         return error.what, error.fix
     fix = "Use more ranks, or a smaller model." if is_out_of_memory(error) else ""
@@ -362,5 +376,6 @@ def _connection_broke(error: Exception) -> bool:
 
 
 def wait_for(work: Any) -> None:
-    """Wait for an exchange. Errors raised here are errors of the connection between ranks (see `_connection_broke`)."""
+    """Wait until an asynchronous exchange of torch.distributed is done. Errors raised here are errors of the connection
+    between ranks (see `_connection_broke`)."""
     work.wait()

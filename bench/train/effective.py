@@ -1,4 +1,5 @@
-"""Find how a cell is actually trained, budgets aside. Cells that are compared with each other must agree in this."""
+"""Find the settings by which a cell (one training run) is actually trained, apart from its budgets. Cells that are
+compared with each other must agree in these settings."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ LAST_CAPPED_REVISION = (
 
 @dataclass(frozen=True, kw_only=True)
 class EffectiveRecipe:
-    """The settings by which a cell is actually trained.
+    """The settings by which a cell (one training run) is actually trained.
 
     Attributes:
         warmup_steps: steps of warm-up that were really done.
         batch: images per step.
         lr: peak learning rate.
-        cooldown: fraction of a budget that is cool-down.
+        cooldown: fraction of a budget over which the learning rate is cooled down to zero.
         augmentation: augmentation of training images, in words.
     """
 
@@ -44,7 +45,8 @@ WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingOnAxis:
-    """One training on an axis of a study: its model, its data set, and how it is actually trained."""
+    """One training run of a comparison (an axis of a study): the names of its model and of its training data, and the
+    settings by which it is actually trained."""
 
     model: str
     data: str
@@ -52,10 +54,12 @@ class TrainingOnAxis:
 
 
 def effective_recipe(cell: Cell, *, revision: int = RECIPE_REVISION) -> EffectiveRecipe:
-    """Return how a cell is actually trained. Its budgets make no difference.
+    """Return the settings by which a cell (training run) is actually trained. Its budgets matter only up to
+    `LAST_CAPPED_REVISION`.
 
     Args:
-        revision: revision of recipes when it was trained; up to `LAST_CAPPED_REVISION` they capped the warm-up.
+        revision: revision of recipes with which the cell was trained. Up to `LAST_CAPPED_REVISION`, recipes capped the
+            warm-up at a quarter of the cell's shortest budget.
     """
     recipe, steps = cell.recipe, warmup_steps(cell.recipe)
     most = longest_warmup(cell.horizons, recipe.batch)
@@ -70,14 +74,15 @@ def effective_recipe(cell: Cell, *, revision: int = RECIPE_REVISION) -> Effectiv
 
 
 def differences(compared: Iterable[TrainingOnAxis], *, varies: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Return field -> its values, for every field in which trainings that are compared differ but should not.
+    """Return the settings in which trainings that are compared differ, but should not: field of `EffectiveRecipe` ->
+    its different values, as texts.
 
     Warm-up, batch and cool-down must be the same for all; augmentation for all on one data set (letters are not
     mirrored); the learning rate for all of one model on one data set.
 
     Args:
         compared: the trainings.
-        varies: fields that differ on purpose.
+        varies: fields that differ on purpose, which are left out.
     """
     all_of_them = list(compared)
     values: dict[str, dict[tuple[str, ...], set[str | float]]] = {}

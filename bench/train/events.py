@@ -22,8 +22,8 @@ class Stepped:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HorizonReached:
-    """The model has reached a compute budget and is cooled down. The caller evaluates it, and passes the results (a
-    `Horizon`) to `Trainer.keep`.
+    """The model has reached a budget, and its learning rate has been cooled down. The caller evaluates it, and passes
+    the results (a `Horizon`) to `Trainer.keep`.
 
     Attributes:
         images_seen: the budget in images; 0 is the untrained network.
@@ -42,10 +42,10 @@ class CheckDue:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CheckpointSaved:
-    """A checkpoint has been written to disk.
+    """A checkpoint has been written to disk. A run that is killed continues from there.
 
     Attributes:
-        work: steps done so far, over all segments; a run that is killed continues from here.
+        work: optimizer steps done so far, over all segments of the training.
     """
 
     work: int

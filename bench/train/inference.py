@@ -1,8 +1,9 @@
-"""Make the network that evaluation computes with from a model in eval mode, in the precision of the evaluation.
+"""Make the network with which a trained model's features and logits are computed, in the precision of evaluation.
 
 In "float32" it is the model itself. In "bfloat16" it is a copy with weights and activations of that type, as in
-training (bench/train/precision.py), whose blocks are compiled where training's are. The classifier stays float32,
-because rounded logits tie, which changed more decisions than everything else. Probes are float64, losses float32.
+training (bench/train/precision.py); its blocks are compiled if those of training are. The classifier stays float32,
+because logits rounded to bfloat16 are often tied, which changed more decisions than everything else. Probes are
+float64, losses float32.
 
 "auto" is bfloat16 on a GPU and float32 on a CPU.
 """
@@ -23,7 +24,11 @@ from bench.train import modes, precision
 
 
 def resolve(dtype: str, device: str, model: nn.Module) -> str:
-    """Return the dtype of evaluation on a device, with "auto" resolved; always "float32" for a model without weights.
+    """Return the dtype in which a model is evaluated on a device, "float32" or "bfloat16"; always "float32" for a model
+    without weights.
+
+    Args:
+        dtype: "auto", "float32" or "bfloat16".
 
     Raises:
         UserError: the dtype is unknown.
@@ -34,18 +39,19 @@ def resolve(dtype: str, device: str, model: nn.Module) -> str:
 
 
 def in_precision(model: nn.Module, *, dtype: str, device: str, batches: InBatches) -> nn.Module:
-    """Return a module that computes features and logits in place of `model`, with its weights as they are now.
+    """Return a module that computes features and logits in place of `model`, with its present weights.
 
     Args:
-        model: a model on `device`.
-        dtype: "float32" or "bfloat16".
-        batches: the source of the batches that the module will be given; compiled code is made for their size.
+        model: a model on `device`, in eval mode.
+        dtype: "float32", which returns the model itself, or "bfloat16".
+        batches: divides images into the batches that the module will be given; code is compiled for their size.
     """
     return model if dtype == "float32" else LowPrecision(model, dtype=dtype, device=device, batches=batches)
 
 
 class LowPrecision(nn.Module):
-    """A copy of a model in eval mode and lower precision; see `in_precision`."""
+    """A copy of a model in eval mode that computes in lower precision, except for its classifier; see
+    `in_precision`."""
 
     def __init__(self, model: nn.Module, *, dtype: str, device: str, batches: InBatches) -> None:
         super().__init__()
@@ -71,22 +77,26 @@ class LowPrecision(nn.Module):
         self.eval()
 
     def features(self, x_BCHW: Tensor) -> Tensor:
-        """Return the frozen representation x_BF, in `dtype`."""
+        """Return the features of images before the classifier: (B, F) in `dtype`."""
         return self._run(self.network.features, x_BCHW)  # type: ignore[arg-type]
 
     def forward(self, x_BCHW: Tensor) -> Tensor:
-        """Return the logits x_BK."""
+        """Return the logits of images: (B, K)."""
         return self._run(self.network, x_BCHW)
 
     def _run(self, function: Callable[[Tensor], Tensor], x_BCHW: Tensor) -> Tensor:
-        """Run a method of the network with the attention kernels that were fastest, as in training."""
+        """Return `function(x_BCHW)`, computed in `dtype` with the fastest attention kernels, as in training.
+
+        Args:
+            function: the network, or one of its methods.
+        """
         whole_BCHW = self._input(x_BCHW)
         with self.attention(len(whole_BCHW)):
             return function(whole_BCHW)[: len(x_BCHW)]
 
     def _input(self, x_BCHW: Tensor) -> Tensor:
-        """Return the images in `dtype`. A smaller last batch is padded with zeros, because code is compiled for the
-        size of the others."""
+        """Return images in `dtype`. Where code is compiled, a smaller last batch is padded with zeros to the size of
+        the others, because code is compiled for that size."""
         x_BCHW = x_BCHW.to(self.dtype)
         missing = self.batches.batch - len(x_BCHW) if self.compiles else 0
         return F.pad(x_BCHW, (0, 0) * 3 + (0, missing)) if missing > 0 else x_BCHW

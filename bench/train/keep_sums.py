@@ -14,8 +14,8 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 
 class KeepSums(CustomGraphPass):
-    """A pass over the joint graph of forward and backward: marks as "must be saved" every sum of two tensors of equal
-    shape that belongs to a chain of sums starting at an input."""
+    """A pass over the joint graph of forward and backward: it marks as "must be saved" every sum of two tensors of
+    equal shape that belongs to a chain of sums starting at an input."""
 
     def __call__(self, graph: Graph) -> None:
         stream: set[Node] = set()
@@ -30,7 +30,7 @@ class KeepSums(CustomGraphPass):
                     node.meta["recompute"] = CheckpointPolicy.MUST_SAVE
 
     def uuid(self) -> str:
-        """Return the name of this pass in the key of torch's cache of compiled code."""
+        """Return a text that identifies this pass in the keys of torch's cache of compiled code."""
         return "keep sums 1"
 
 

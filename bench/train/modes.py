@@ -1,5 +1,5 @@
-"""Choose whether and how networks are compiled on a device. The code that compiles (`bench.train.compiled`) is loaded
-only where it is needed."""
+"""Choose whether and how networks are compiled on a device. The code that compiles (`bench.train.compiled`) is imported
+only where something is compiled."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ WITH_GRAPHS = ("reduce-overhead", "max-autotune")  # modes that record a CUDA gr
 
 
 def mode_for(device: str) -> str:
-    """Return the mode that the environment variable names; without it, the safest mode for the device.
+    """Return the mode in which networks are compiled on a device: one of `MODES` except "auto".
 
-    On a GPU that is "default", which only compiles: what goes beyond that has been measured on no device.
+    The environment variable VIT_BENCH_COMPILE names it. "auto", the variable's default, means "off" on a CPU and
+    "default" on a GPU. That mode only compiles; what the modes beyond it do has been measured on no device.
 
     Raises:
         UserError: the variable holds an unknown mode.
@@ -32,7 +33,8 @@ def mode_for(device: str) -> str:
 
 @contextlib.contextmanager
 def switched(mode: str) -> Iterator[None]:
-    """Inside the `with` block, `mode_for` returns this mode, so that steps created there are compiled by it."""
+    """Inside the `with` block, `mode_for` returns this mode, so that training steps which are created there run in
+    it."""
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = mode
     try:

@@ -1,6 +1,6 @@
 """The parts of a recipe that can be plugged in: optimizers, losses, augmentations and schedules, one file each.
 
-A recipe names a part by its file ("adamw"), or as "FILE:NAME" where a file stands for several of another library
+A recipe names a part by its file ("adamw"), or as "FILE:NAME" where a file stands for several parts of another library
 ("timm:muon"). Neither this file nor the top of a part's file may import torch: plans and status read recipes without
 it.
 """
@@ -19,9 +19,10 @@ class Part:
     """The base class of optimizers, losses, augmentations and schedules.
 
     Attributes:
-        revision: number that is raised when the same recipe gives other results. Revision 1 is not part of a cell's
-            identity, later ones are.
-        names: function that returns the names that may follow the file's name after a colon; None if none may.
+        revision: number that is raised when the same recipe gives other results. Revision 1 is not part of a training
+            run's identity, later ones are.
+        names: for a file that stands for several parts ("timm:muon"), a function that returns the names that may follow
+            the colon; else None.
     """
 
     revision: int = 1
@@ -30,12 +31,17 @@ class Part:
 
 def files(kind: str) -> tuple[str, ...]:
     """Return the names of a kind's files, as "timm:…" where a file stands for several parts. No other library is
-    imported for this."""
+    imported for this.
+
+    Args:
+        kind: "optimizer", "loss", "augmentation" or "schedule".
+    """
     return tuple(f"{name}:…" if registry.load(kind, name).names else name for name in registry.names(kind))
 
 
 def known(kind: str) -> list[str]:
-    """Return every name of a kind, including those of other libraries, which are imported for this."""
+    """Return every name that a recipe may give for a part of this kind ("optimizer", …). Libraries that such names
+    refer to are imported for this."""
     made: list[str] = []
     for name in registry.names(kind):
         part: Part = registry.load(kind, name)
@@ -49,7 +55,7 @@ def suffix(name: str) -> str:
 
 
 def check_part(kind: str, name: str) -> None:
-    """Check that a part with this full name exists.
+    """Check that a part of this kind ("optimizer", …) with this full name ("timm:muon") exists.
 
     Raises:
         UserError: it does not exist; the error lists the parts that do.

@@ -28,17 +28,20 @@ MIN_COLUMNS = 192  # columns of a matrix product (channels of a convolution) fro
 
 
 def set_up(*, threads: int) -> None:
-    """Set this process's number of threads, and make float32 mean float32 on a GPU: by default torch rounds
-    convolutions there to TF32, but not matrix products. Convolutions use the algorithm that is fastest at their
-    shape."""
+    """Set this process's number of threads, and make float32 mean float32 on a GPU: by default torch rounds the inputs
+    of convolutions there to TF32, but not those of matrix products. For each shape, convolutions use the fastest
+    algorithm."""
     torch.set_num_threads(threads)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
 
 
 def resolve(dtype: str, device: str, model: nn.Module | None = None) -> str:
-    """Return the dtype of training a model on a device, with "auto" resolved; without a model, one that suits every
-    model.
+    """Return the dtype in which a model is trained on a device, a key of DTYPES.
+
+    Args:
+        dtype: "auto", or a key of DTYPES.
+        model: the model; None makes "auto" choose a dtype that suits every model.
 
     Raises:
         UserError: the dtype is unknown.
@@ -62,23 +65,24 @@ def multiplies_bfloat16() -> bool:
 
 
 def mostly_wide(model: nn.Module) -> bool:
-    """Return whether most weights belong to linear layers or convolutions with at least MIN_COLUMNS inputs and
-    outputs."""
+    """Return whether most of a model's weights belong to linear layers or convolutions with at least MIN_COLUMNS inputs
+    and outputs."""
     products = (m.weight for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d))
     wide = sum(weight.numel() for weight in products if min(weight.shape[:2]) >= MIN_COLUMNS)
     return 2 * wide > sum(p.numel() for p in model.parameters())
 
 
 def autocast(dtype: str, device: str) -> contextlib.AbstractContextManager:
-    """Return a context manager for forward passes in `dtype` that cast the float32 weights at each operation, as others
-    measure inference."""
+    """Return a context manager for forward passes in `dtype`, a key of DTYPES, that casts the float32 weights at each
+    operation, as is usual where inference is timed."""
     if dtype == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.split(":")[0], dtype=DTYPES[dtype])
 
 
 class Input(nn.Module):
-    """Module from uint8 pixels in [0, 255], or images in [-1, 1] (both x_BCHW), to images in [-1, 1] in a dtype."""
+    """A module that converts uint8 pixels in [0, 255], or images in [-1, 1], to images in [-1, 1] in a dtype; both are
+    x_BCHW."""
 
     compiles_alone = True
 
@@ -93,13 +97,14 @@ class Input(nn.Module):
 class Working:
     """The network that a training step computes with: the model itself, or its copy in lower precision.
 
-    One step is `refresh()`, then for every micro-batch a call, backward and `collect()`.
+    One step is `refresh()`, then for every micro-batch a call, a backward pass and `collect()`.
 
     Args:
         model: the model whose weights are trained; its buffers, and weights that stay float32, are shared with the
             copy.
         dtype: a key of DTYPES.
-        apart: whether the network must not be the model itself, so that compiling it leaves evaluation alone.
+        apart: whether the network must be another object than the model also in float32, so that compiling it does not
+            change how the model is evaluated.
     """
 
     def __init__(self, model: nn.Module, dtype: str, *, apart: bool = False) -> None:
@@ -127,7 +132,8 @@ class Working:
 
     @torch.no_grad()
     def refresh(self) -> None:
-        """Copy the model's present weights to the network, and drop gradients that were not collected."""
+        """Copy the model's present weights to its copy in lower precision, and drop gradients that were not
+        collected."""
         if self.copies:
             torch._foreach_copy_(self.copies, self.weights)
         if self._twin is not None and self._twin.training != self.model.training:
@@ -136,11 +142,12 @@ class Working:
             twin.grad = None
 
     def leaves(self) -> list[Tensor]:
-        """Return the tensors whose gradients the backward pass computes."""
+        """Return the tensors whose `.grad` the backward pass fills: the model's weights, or their copies in lower
+        precision."""
         return [leaf for _, leaf in self.pairs]
 
     def __call__(self, x_BCHW: Tensor) -> Tensor:
-        """Return the network's output, in `dtype`, for images in [-1, 1] or uint8 pixels."""
+        """Return the network's output, in `dtype`, for x_BCHW: images in [-1, 1] or uint8 pixels."""
         return self.network(self._input(x_BCHW))
 
     def _input(self, x_BCHW: Tensor) -> Tensor:
@@ -148,7 +155,7 @@ class Working:
 
     @torch.no_grad()
     def collect(self, *, last: bool = True) -> None:
-        """Add the gradients computed since the last call to those of the weights, in float32.
+        """Add the gradients computed since the last call to the `.grad` of the model's weights, in float32.
 
         Args:
             last: whether this is the last call in this step.
@@ -197,9 +204,10 @@ class Cast(nn.Module):
 
 
 class SharedWorking(Working):
-    """The network of a training step whose gradients several ranks exchange.
+    """The network of a training step on one of several ranks (processes), which average their gradients.
 
     Args:
+        model, dtype, apart: see `Working`.
         share: network -> module that computes the same, and averages the gradients of the weights over the ranks.
     """
 
@@ -214,6 +222,6 @@ class SharedWorking(Working):
 
 
 def stays_float32(module: nn.Module) -> bool:
-    """Return whether a module's own weights stay float32: those of batch normalisation, and weights that are
-    standardised before use."""
+    """Return whether a module's own weights stay float32: those of batch normalisation, and those that are standardised
+    before use."""
     return isinstance(module, nn.modules.batchnorm._BatchNorm) or getattr(module, "standardises_weight", False)

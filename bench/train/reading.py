@@ -1,5 +1,4 @@
-"""Read the pixels of training images that are not held on the device, from a memory map or by decoding, ahead of the
-step.
+"""Read ahead the pixels of training images that are not held on the device, from a memory map or by decoding.
 
 The process that trains decides which images, and which part of each, are read. Reader processes read them, in parts of
 a batch, through torch's DataLoader. Parts are handed out and collected in order, so a batch does not depend on the
@@ -40,7 +39,8 @@ Parts = Iterator[tuple[int, int] | UserError]  # (place, number of images) of ea
 
 
 def resize(pixels_HWC: np.ndarray, out_SSC: np.ndarray) -> None:
-    """Resize uint8 pixels into `out_SSC`: bilinear, with pixels as areas (not aligned corners) and no low-pass filter.
+    """Resize uint8 pixels (H, W, C) into `out_SSC`, of S pixels per side: bilinear, with pixels as areas (not aligned
+    corners) and no low-pass filter.
 
     Values may differ by one level between kinds of processors.
     """
@@ -50,8 +50,8 @@ def resize(pixels_HWC: np.ndarray, out_SSC: np.ndarray) -> None:
 
 
 class _Pixels(Dataset):
-    """Data set whose items are parts of batches, written to their places in shared memory. A UserError is returned as
-    an object, for the training process to raise.
+    """A torch Dataset that is indexed by a part of a batch: it writes the part's pixels to a place in shared memory and
+    returns (place, number of images). A UserError is returned as an object, for the training process to raise.
 
     Args:
         places: shared memory, uint8 (places, images of a part, H, W, C).
@@ -78,7 +78,8 @@ _readers: weakref.WeakSet[Reader] = weakref.WeakSet()
 
 @atexit.register
 def _end_readers() -> None:
-    """Close all readers at exit, before Python waits for its child processes: these only end when they are told to."""
+    """Close all readers at exit, before Python waits for its child processes, because reader processes end only when
+    they are told to."""
     for reader in list(_readers):
         reader.close()
 
@@ -89,12 +90,13 @@ class Reader:
 
     Args:
         images: memory-mapped or encoded images.
-        request: step -> what to read. It is called for future steps, and again after a jump.
+        request: step -> `Request`, what to read. It is called for steps ahead; after a jump to another step it is
+            called again from there.
         workers: number of reader processes; 0 reads in this process, on demand. None: one fewer than this process has
             threads, which are its part of the machine's cores.
 
     Attributes:
-        waited: seconds spent waiting for readers.
+        waited: seconds that calls spent waiting for images to be read.
     """
 
     def __init__(
@@ -120,7 +122,11 @@ class Reader:
         self._parts = self._places = self._staged = self._next = None
 
     def __call__(self, step: int) -> Tensor:
-        """Return the pixels for a step. Raises UserError if an image cannot be read."""
+        """Return the pixels for a step, uint8 (B, H, W, C) on the device.
+
+        Raises:
+            UserError: an image cannot be read.
+        """
         if step != self._next:
             self._start(step)
         pixels = self._staged if self._staged is not None else self._collect()
@@ -162,7 +168,7 @@ class Reader:
         )
 
     def _collect(self) -> Tensor:
-        """Return the pixels of the next batch, joined from its parts."""
+        """Return the pixels of the next batch, uint8 (B, H, W, C) on the device, joined from its parts."""
         assert self._parts is not None and self._places is not None
         shape, number = (self._count, *self.images.shape[1:]), 0
         if self._copies is None:  # NumPy's memory comes in large pages, which is faster
@@ -191,7 +197,14 @@ class Reader:
 
 
 class _Requests:
-    """Endless iterator over the parts of batches from a step on, each with its place in shared memory."""
+    """Endless iterator over the parts of batches, each with its place in shared memory.
+
+    Args:
+        request: step -> `Request` of the whole batch.
+        start: first step.
+        part: number of images of a part.
+        places: number of places in shared memory, which parts take in turn.
+    """
 
     def __init__(self, request: Callable[[int], Request], *, start: int, part: int, places: int) -> None:
         self.request, self.step, self.part, self.places = request, start, part, places
@@ -212,7 +225,8 @@ def _workers() -> int:
 
 
 def start_context() -> BaseContext:
-    """Return how reader processes are started: by Python's fork server if there is one, else by spawning.
+    """Return the multiprocessing context that starts reader processes: Python's fork server if there is one, else
+    spawning.
 
     A fork of the training process would hold locks of its threads, and its state of the GPU; Python 3.14 no longer
     forks by default.
@@ -233,8 +247,8 @@ def start_context() -> BaseContext:
 
 
 def _belong_to_training(_: int) -> None:
-    """Set up a reader process: it ignores SIGINT and SIGTERM, which are for the training process (that saves first),
-    and ends when the training process ends, for whatever reason."""
+    """Set up a reader process: it ends when the training process ends, for whatever reason, and ignores SIGINT and
+    SIGTERM. These are for the training process, which saves a checkpoint before it ends."""
     end_with_starter()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)

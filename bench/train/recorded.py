@@ -1,5 +1,5 @@
-"""Record CUDA graphs of a training step: one of forward, loss and backward, one of the update. They pay because a small
-model's kernels take less time to run than to launch.
+"""Record CUDA graphs of a training step: one of forward, loss and backward, one of the update. Replaying a graph is
+faster where the kernels of a small model take less time to run than to launch.
 
 A graph replays kernels at the memory addresses at which they were recorded, so inputs are copied to where it reads
 them, and gradients appear where it writes them. A graph belongs to the object that recorded it and is freed with that,
@@ -32,7 +32,8 @@ _all: weakref.WeakSet[Recorded | RecordedUpdate] = weakref.WeakSet()
 
 
 def forget() -> None:
-    """Drop every graph of this process, because nothing else can use the memory that a graph was recorded in."""
+    """Free all graphs of this process when memory is short, because nothing else can use the memory in which a graph
+    was recorded."""
     for recorded in tuple(_all):
         recorded.drop()
 
@@ -47,11 +48,12 @@ class Recorded:
     Args:
         run: the function. It may write only to new tensors and to `.grad` of `leaves()`.
         leaves: function that returns the tensors whose gradients `run` computes; empty if it computes none.
-        buffers: function that returns the buffers that `run` changes. Recording runs it several times, and then
-            restores them and the random generators.
+        buffers: function that returns the buffers (such as running statistics) that `run` changes. Recording calls
+            `run` several times, and then restores these buffers and the random generators.
 
     Attributes:
-        obstacle: why nothing is recorded any more (a call that a graph cannot hold); None if there is no such reason.
+        obstacle: why nothing is recorded any more (`run` does something that a graph cannot hold); None if there is no
+            such reason.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Recorded:
         _all.add(self)
 
     def __call__(self, *inputs: Tensor, **constants: Any) -> Tensor:
-        """Return the output of `run`. It stays valid until the next call."""
+        """Return the output of `run` for these tensors and constants. The output stays valid until the next call."""
         key = (*((x.shape, x.dtype) for x in inputs), *constants.items())
         if self.obstacle is None and key not in self._graphs:
             try:
@@ -88,8 +90,8 @@ class Recorded:
 
 
 def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, T]:
-    """Record the kernels that `run` would launch. Return the graph and the result of `run`, which has no values before
-    the first replay.
+    """Record as a CUDA graph the kernels that `run` would launch, without running them. Return (the graph, the result
+    of `run`, whose tensors have no values before the first replay).
 
     Raises:
         UserError: the recording could not be ended, and torch is older than 2.12. Its allocator then takes the
@@ -115,8 +117,8 @@ def record(run: Callable[[], T], *, device: str) -> tuple[torch.cuda.CUDAGraph, 
 
 
 def make_recordable(update: Update, *, device: str) -> None:
-    """Make an update read its learning rate from a float32 tensor on the device, so that it can be changed for a
-    recorded CUDA graph."""
+    """Make an update of the weights read its learning rate from a float32 tensor on the device. The rate of a recorded
+    CUDA graph can then be changed."""
     # suppress torch's warning where a graph could be recorded and is not, as in every first step
     update.optimizer._warned_capturable_if_run_uncaptured = True  # type: ignore[attr-defined]
     rate = torch.zeros((), device=device)
@@ -125,8 +127,12 @@ def make_recordable(update: Update, *, device: str) -> None:
 
 
 def small_update(recipe: Recipe, *, dtype: str, device: str) -> Update:
-    """Build an update of eight weights by a recipe, with their gradients set, on which to try whether such updates can
-    be recorded."""
+    """Return an update of eight weights by a recipe, with gradients, that can be recorded (`make_recordable`). With it
+    is tried whether updates by this recipe can be recorded.
+
+    Args:
+        dtype: the precision in which gradients are computed, a key of `precision.DTYPES`.
+    """
     weight = nn.Parameter(torch.linspace(-1.0, 1.0, 8, device=device))
     weight.grad = torch.linspace(3.0, -1.0, 8, device=device)
     average = Ema(nn.ParameterList([weight]), recipe.average)
@@ -139,13 +145,14 @@ def small_update(recipe: Recipe, *, dtype: str, device: str) -> Update:
 class RecordedUpdate:
     """An update of the weights, in place, that is recorded as a CUDA graph and replayed.
 
-    Recording launches nothing, so the call that records replays once too. The graph is replayed while `run.tensors()`
+    Recording launches nothing, so the call that records also replays once. The graph is replayed while `run.tensors()`
     returns the same tensors. When they change, as after a restart of training, `run` is called unrecorded until they
     stay the same.
 
     Args:
         run: the update. It may read and write only its weights, the tensors of its `tensors()`, and new ones.
-        like_it: function that makes a small update, on which it is tried first whether such updates can be recorded.
+        like_it: function that makes a small update of the same kind, with which it is tried first whether such updates
+            can be recorded.
 
     Attributes:
         obstacle: why nothing is recorded any more; None if there is no such reason.
@@ -188,7 +195,11 @@ class RecordedUpdate:
 
 
 def _obstacle(made: Callable[[], Update], *, device: str) -> str | None:
-    """Return why an update cannot be recorded; None if it changes weights in the same way recorded and unrecorded.
+    """Return why updates of a kind cannot be recorded; None if one changes its weights in the same way recorded and
+    unrecorded.
+
+    Args:
+        made: function that makes a small update of that kind.
 
     Raises:
         RuntimeError: memory ran out, which is no obstacle for the next step.
@@ -211,14 +222,14 @@ def _obstacle(made: Callable[[], Update], *, device: str) -> str | None:
 
 
 def first_line(error: Exception) -> str:
-    """Return an error's class and the first line of its message."""
+    """Return the name of an error's class and the first line of its message."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 @contextlib.contextmanager
 def forbidden_to_wait() -> Iterator[None]:
-    """Inside the `with` block, a call that waits for the device raises an error. In a recording such a call would
-    spoil the graph."""
+    """Inside the `with` block, a call that waits for the device raises an error. While a graph is recorded, such a call
+    would spoil it."""
     torch.cuda.set_sync_debug_mode("error")
     try:
         yield
@@ -228,7 +239,8 @@ def forbidden_to_wait() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _unchanged(recorded: Recorded) -> Iterator[None]:
-    """Restore buffers, gradients and random generators at the end of the `with` block."""
+    """At the end of the `with` block, restore the buffers, gradients and random generators that calls of a function to
+    be recorded have changed."""
     buffers = [(buffer, buffer.clone()) for buffer in recorded.buffers()]
     gradients = [(leaf, leaf.grad) for leaf in recorded.leaves()]  # sums over earlier micro-batches
     states = [(generator, generator.get_state()) for generator in generators(recorded.device)]
@@ -245,8 +257,9 @@ def _unchanged(recorded: Recorded) -> Iterator[None]:
 
 @functools.cache
 def _aside(device: str) -> torch.cuda.Stream:
-    """Return the one stream that all warm-ups run on. cuBLAS keeps a workspace (32 MiB on an H100) for each stream that
-    it has seen until the process ends: with a stream per network a process that fine-tunes would keep two gigabytes."""
+    """Return the one stream on which functions are warmed up before they are recorded. cuBLAS keeps a workspace (32 MiB
+    on an H100) for each stream that it has seen until the process ends: with a stream per network, a process that
+    fine-tunes would keep two gigabytes."""
     return torch.cuda.Stream()
 
 

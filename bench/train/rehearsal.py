@@ -1,4 +1,5 @@
-"""Prepare for the first of many training steps with a compiled network: allocate, compile and record everything."""
+"""Prepare for the first of many training steps with a compiled network: allocate memory, compile code, record CUDA
+graphs."""
 
 from __future__ import annotations
 
@@ -15,12 +16,14 @@ from bench.train.step import Step
 
 
 def rehearse(step: Step, x_BCHW: Tensor, labels_B: Tensor, *, whole: bool = False) -> None:
-    """Run all parts of a step so often that everything is allocated, compiled and recorded. The model is unchanged.
+    """Run all parts of a training step often enough that all memory is allocated and everything is compiled and
+    recorded. The model is unchanged.
 
     The micro-batch that fits into memory is found without compiling, because each try would compile anew. But compiled
-    code needs less memory, so the whole micro-batch is tried once compiled before it is divided.
+    code needs less memory, so before the micro-batch is divided, the whole one is tried with compiled code.
 
     Args:
+        x_BCHW, labels_B: this rank's part of a batch.
         whole: raise an error instead of dividing the micro-batch.
 
     Raises:
@@ -65,8 +68,8 @@ def _find_micro_batch(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
 
 
 def _compile_alone(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
-    """Run the part of a step that needs no other rank. If memory runs out, this is ignored: all ranks will find it
-    later."""
+    """Run forward and backward of a step without the exchange of gradients, so that one rank can compile before the
+    others. An out-of-memory error is ignored here: all ranks will meet it later."""
     with contextlib.suppress(torch.OutOfMemoryError):
         step.clear()
         step.gradients(x_BCHW, labels_B, seed=0, exchange=False)
@@ -74,7 +77,7 @@ def _compile_alone(step: Step, x_BCHW: Tensor, labels_B: Tensor) -> None:
 
 
 def _allocate_optimizer_state(step: Step) -> None:
-    """Make an update at learning rate 0 with gradients of zero, and reset the optimizer's state.
+    """Allocate the optimizer's state by an update at learning rate 0 with gradients of zero, and reset its values.
 
     Its memory is then taken before all other allocations, so that nothing runs out of memory once graphs are recorded.
     """

@@ -1,12 +1,12 @@
-"""Learning rates and segments of training: a trunk at constant learning rate, and a cool-down branch for each compute
-budget.
+"""Learning rates and segments of training: a trunk, which budgets share, and for each budget a branch, the cool-down of
+the learning rate to zero.
 
 The schedule "branch" trains the trunk once for all budgets, so that K budgets cost far less than K runs (Hägele et al.
 2024, with the 1 − √ shape that they recommend). "separate" trains every budget from the start. In either, warm-up comes
-first, then the trunk's own decay if any, then the cool-down. A cool-down of 1 starts right after the warm-up, which
-gives the linear and cosine schedules of the paper (as in big_vision/utils.py, `create_learning_rate_schedule`). A
-linear or cosine decay of the trunk without a cool-down gives one training that is evaluated at every horizon on its
-way.
+first, then the trunk's own decay (by default none: a constant learning rate), then the cool-down. A cool-down of 1
+starts right after the warm-up, which gives the linear and cosine schedules of the ViT paper (as in big_vision/utils.py,
+`create_learning_rate_schedule`). A linear or cosine decay of the trunk without a cool-down gives one training that is
+evaluated at every budget on its way.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ WARMUP_PART = 4  # a warm-up may take at most 1 / WARMUP_PART of the shortest bu
 
 @dataclass(frozen=True)
 class Segment:
-    """A part of a cell's training: steps from `start` to before `end`, counted from the start of training.
+    """A part of the training of a cell (one model, for several budgets): a part of the trunk, which budgets share, or a
+    branch, the cool-down to one budget.
 
     Attributes:
         origin: what it starts from: "init", the initial weights, or "trunk", the state that the trunk has reached.
-        start: first step.
-        end: the step after its last one.
-        horizon: the compute budget in images at which it ends and the model is evaluated; None for a part of the trunk.
+        start: number of its first step, counted from the start of training.
+        end: number of the step after its last one.
+        horizon: the budget in images at which a branch ends and the model is evaluated; None for a part of the trunk.
     """
 
     origin: str  # "init" | "trunk"
@@ -56,33 +57,44 @@ def schedule_of(recipe: Recipe) -> Schedule:
 
 
 def shares_trunk(recipe: Recipe) -> bool:
-    """Return whether a cell's budgets share a trunk, instead of being trained separately."""
+    """Return whether the budgets of a cell (training run) share one training (the trunk), from which each cools down,
+    instead of being trained separately."""
     return schedule_of(recipe).shares_trunk
 
 
 def total_steps(images: int, batch: int) -> int:
-    """Return the steps of a horizon of this many images: rounded to the nearest whole batch, and at least one."""
+    """Return the number of steps of a budget of `images` images: rounded to the nearest whole batch, and at least
+    one."""
     return max(1, round(images / batch))
 
 
 def warmup_steps(recipe: Recipe) -> int:
-    """Return the steps of warm-up. They depend on the recipe only: cells with the same recipe warm up alike, whatever
-    their budgets."""
+    """Return the number of steps of warm-up. It depends on the recipe only: training runs with the same recipe warm up
+    alike, whatever their budgets."""
     return round(recipe.warmup_images / recipe.batch)
 
 
 def longest_warmup(horizons: tuple[int, ...], batch: int) -> int | None:
-    """Return the steps of the longest warm-up that leaves every budget enough time at the full learning rate: a quarter
-    of the shortest budget. None for a cell that trains nothing."""
+    """Return the number of steps of the longest warm-up that leaves every budget enough time at the full learning rate:
+    a quarter of the shortest budget. None if nothing is trained.
+
+    Args:
+        horizons: budgets in images; 0 is the untrained network.
+        batch: images per step.
+    """
     trained = [h for h in horizons if h > 0]
     return total_steps(min(trained), batch) // WARMUP_PART if trained else None
 
 
 def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
-    """Return the segments of a cell's training, in order. Horizon 0 (the untrained network) needs none.
+    """Return the segments of the training of a cell (one model, for several budgets), in order: parts of the trunk,
+    which budgets share, and the cool-down to each budget.
+
+    Args:
+        horizons: the budgets in images, ascending; 0, the untrained network, needs no segment.
 
     Raises:
-        UserError: a reciprocal-root decay has no timescale; a decay to zero ends before the last horizon; or a horizon
+        UserError: a reciprocal-root decay has no timescale; a decay to zero ends before the last budget; or a budget
             ends before its warm-up.
     """
     warmup, how = warmup_steps(recipe), schedule_of(recipe)
@@ -113,7 +125,13 @@ def segments(recipe: Recipe, horizons: tuple[int, ...]) -> tuple[Segment, ...]:
 
 
 def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -> float:
-    """Return the learning rate of one step. `step` counts from the start of training, not of the segment."""
+    """Return the learning rate of one step.
+
+    Args:
+        step: number of the step, counted from the start of training, not of the segment.
+        warmup: number of steps of warm-up.
+        segment: the segment of training that the step belongs to.
+    """
     rate = recipe.lr * min(1.0, (step + 1) / warmup) if warmup else recipe.lr
     if (factor := schedule_of(recipe).factor) is not None:
         return rate * factor(recipe, step - segment.start, segment.end - segment.start) if segment.is_branch else rate
@@ -128,5 +146,10 @@ def learning_rate(recipe: Recipe, *, step: int, warmup: int, segment: Segment) -
 
 
 def images_trained(recipe: Recipe, horizons: tuple[int, ...]) -> int:
-    """Return the number of images seen in training a cell; the shared trunk counts once."""
+    """Return the number of images that pass through training for all budgets of a cell (training run); a part of the
+    training that budgets share counts once.
+
+    Args:
+        horizons: the budgets in images.
+    """
     return sum(s.end - s.start for s in segments(recipe, horizons)) * recipe.batch

@@ -31,11 +31,11 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 def make_loss(recipe: Recipe, targets_SK: Tensor | None = None) -> Loss:
-    """Return the loss that the recipe names (bench/train/losses/), or one for images with several labels.
+    """Return the loss that the recipe names (bench/train/losses/), or one for images with several labels each.
 
     Args:
-        targets_SK: only for images that may have several classes or none: the distinct sets of classes, as rows of 0
-            and 1. A label is then the row's number, and every class is decided on its own.
+        targets_SK: only for images that may have several classes or none: the S different sets of classes, as rows of 0
+            and 1. An image's label is then the row of its set, and every class is decided on its own by a sigmoid.
 
     Raises:
         UserError: the recipe's augmentation mixes images, and these have several classes.
@@ -59,11 +59,11 @@ def make_loss(recipe: Recipe, targets_SK: Tensor | None = None) -> Loss:
 
 
 def set_head_bias(model: nn.Module, recipe: Recipe, num_classes: int) -> None:
-    """Set the head's bias to −log K if the recipe's `head_bias` is "prior", so that sigmoids begin near the frequency
-    of a class, 1 / K.
+    """Set the classifier's bias to −log K, for K classes, if the recipe's `head_bias` is "prior": sigmoids then begin
+    near the mean frequency of a class, 1 / K.
 
-    The paper's runs had −10 for JFT's 18,291 classes and ImageNet-21k's 21,843 (−9.8 and −10.0 by this rule) and −6.9
-    for ImageNet's 1,000.
+    The ViT paper's runs had −10 for JFT's 18,291 classes and ImageNet-21k's 21,843 (−9.8 and −10.0 by this rule) and
+    −6.9 for ImageNet's 1,000.
 
     Raises:
         UserError: the model's last parameter is not a bias over the classes.
@@ -86,6 +86,11 @@ class TooLarge(torch.OutOfMemoryError):
 def own_loss(output: tuple[Tensor, ...], loss_of: Loss) -> Tensor:
     """Return the loss of a self-supervised network, whose output contains its targets.
 
+    Args:
+        output: what the network returned in training.
+        loss_of: the recipe's loss; it is used unless the output is a `Regression`, whose loss is the mean squared
+            error.
+
     Raises:
         UserError: the output has another form (see `own_targets`).
     """
@@ -95,7 +100,7 @@ def own_loss(output: tuple[Tensor, ...], loss_of: Loss) -> Tensor:
 
 
 def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-    """Return the logits and class numbers in the output of a self-supervised network.
+    """Return (logits, class numbers) from the output of a self-supervised network, which computes its own targets.
 
     Raises:
         UserError: the network returned something else, such as the logits of an auxiliary head.
@@ -109,10 +114,12 @@ def own_targets(output: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
 
 
 def working_weights(model: nn.Module, dtype: str, *, ranks: Ranks, apart: bool) -> precision.Working:
-    """Return the network that passes compute with, and its weights in the precision in which they do.
+    """Return the network with which a training step computes (`precision.Working`), for one process or several.
 
     Args:
-        apart: the network must not be the model itself, so that compiling it leaves evaluation alone.
+        dtype: a key of `precision.DTYPES`; a sharded model casts its weights to it by itself.
+        apart: whether the network must be another object than the model, so that compiling it does not change how the
+            model is evaluated.
     """
     sharded = ranks.is_sharded(model)
     if ranks.size > 1 and not sharded:
@@ -121,8 +128,11 @@ def working_weights(model: nn.Module, dtype: str, *, ranks: Ranks, apart: bool) 
 
 
 def forward_and_backward(working: precision.Working, loss_of: Loss) -> Callable[..., Tensor]:
-    """Return a function that computes the loss of a micro-batch, leaves its gradients, and returns the loss times
-    `weight`. It holds no reference to the step, so keeping it does not keep the step alive."""
+    """Return a function (x_bCHW, labels_b, weight=…) that runs forward and backward passes of a micro-batch: it leaves
+    the gradients of loss × weight in `.grad`, and returns loss × weight.
+
+    It holds no reference to the step, so keeping it does not keep the step alive.
+    """
 
     def both_ways(x_bCHW: Tensor, labels_b: Tensor, *, weight: float) -> Tensor:
         with label("forward"):
@@ -137,7 +147,7 @@ def forward_and_backward(working: precision.Working, loss_of: Loss) -> Callable[
 
 
 class Step:
-    """Forward, loss, backward, clipping and update of one batch.
+    """A training step: forward, loss, backward, clipping and update for one batch.
 
     If memory runs out, the micro-batch is halved and the step repeated: no weight has changed before all gradients are
     there. `micro_batch` is then the size that fitted, also for the following steps. With several ranks training ends
@@ -147,8 +157,8 @@ class Step:
         model: a model on `device`, in training mode.
         recipe: optimizer, precision, loss, clipping, and the first micro-batch: the number of images that pass through
             the network at once. Gradients add up to those of the whole batch, within rounding; but dropout masks depend
-            on it, as would statistics over a batch.
-        average: the average of the weights, which is updated after each step.
+            on the micro-batch, as would statistics over a batch.
+        average: the moving average of the weights, which is updated after each step; None without one.
         targets_SK: see `make_loss`.
         ranks: the processes that share each batch. Dropout is seeded by the micro-batch's place in the global batch, so
             its masks do not depend on the number of ranks if `micro_batch` divides every rank's part.
@@ -214,7 +224,10 @@ class Step:
             self.go_on_with(images // 2)
 
     def _lacks_memory(self, error: Exception, images: int) -> bool:
-        """Return whether the error says that memory ran out, which happened with `images` images at a time.
+        """Return whether an error says that memory ran out.
+
+        Args:
+            images: number of images that passed through the network at once when it was raised.
 
         Raises:
             RankOutOfMemory: memory ran out, and this is one of several ranks.
@@ -227,7 +240,16 @@ class Step:
 
     def gradients_that_fit(self, x_BCHW: Tensor, labels_B: Tensor, seed: int) -> Tensor:
         """Compute the gradients of the global batch into the weights' `.grad`, with a smaller micro-batch if memory
-        runs out; return the mean loss of the batch."""
+        runs out; return the mean loss of the batch.
+
+        Args:
+            x_BCHW, labels_B: this rank's part of the batch.
+            seed: seed of dropout.
+
+        Raises:
+            TooLarge: not even one image at a time fits into memory.
+            RankOutOfMemory: memory ran out, and this is one of several ranks.
+        """
         while True:
             try:
                 self.clear()
@@ -244,12 +266,13 @@ class Step:
             self.go_on_with(images // 2)
 
     def clear(self) -> None:
-        """Drop all gradients."""
+        """Drop the gradients of all weights."""
         for weight in self.weights:
             weight.grad = None
 
     def go_on_with(self, micro_batch: int) -> None:
-        """Free what memory can be freed after it ran out, and go on with `micro_batch` images at a time."""
+        """Free what memory can be freed after it ran out, and let `micro_batch` images at a time pass through the
+        network from now on."""
         self.clear()
         self.micro_batch = micro_batch
         self.working.sums.clear()
@@ -257,9 +280,12 @@ class Step:
         release(self.device)
 
     def gradients(self, x_BCHW: Tensor, labels_B: Tensor, seed: int, *, exchange: bool = True) -> Tensor:
-        """Accumulate the gradient of the mean loss of this rank's batch over its micro-batches, and return that loss.
+        """Accumulate the gradient of the mean loss of this rank's part of the batch over its micro-batches, and return
+        that loss.
 
-        Ranks exchange the gradients during the backward pass of the last micro-batch, unless `exchange` is False.
+        Args:
+            seed: seed of dropout.
+            exchange: whether ranks average their gradients, during the backward pass of the last micro-batch.
         """
         batch = len(labels_B)
         parts = list(zip(x_BCHW.split(self.micro_batch), labels_B.split(self.micro_batch), strict=True))

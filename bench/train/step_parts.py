@@ -1,4 +1,5 @@
-"""The interface through which parts of a training step are replaced (`bench.train.acceleration`)."""
+"""The interface through which `bench.train.acceleration` replaces parts of a training step by compiled or recorded
+ones."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from bench.train.update import Update
 
 
 class Wrapped(Protocol):
-    """The attributes of a `bench.train.step.Step` that are replaced (`working`'s network, `both_ways`, `update`), and
-    those that are needed to do so."""
+    """The attributes of a `bench.train.step.Step` that are replaced when it is compiled or recorded (`working`'s
+    network and input, `both_ways`, `update`), and those that are needed to do so."""
 
     model: nn.Module
     recipe: Recipe

@@ -1,6 +1,7 @@
-"""The training loop of pre-training and fine-tuning: it runs the segments of a schedule step by step and yields events.
+"""The training loop of pre-training and fine-tuning: it runs the segments of a training step by step and yields events.
 
-It can stop after any step and continue from there with the same results, bit for bit.
+A segment is a part of the trunk, which budgets (horizons) share, or a branch, the cool-down to one budget. Training can
+stop after any step and continue from there with the same results, bit for bit.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Evaluated = Horizon | Future[Horizon]
 
 
 class Diverged(Exception):
-    """Raised when the loss or a weight is no longer finite; the message says between which steps."""
+    """Raised when the loss or a weight is no longer finite; the message names the steps in which that happened."""
 
 
 NO_TIME = Seconds(train=0.0, evaluate=0.0, save=0.0, wait=0.0)
@@ -54,10 +55,10 @@ class TrainingProgress:
     """The progress of a training run, as saved in its checkpoints.
 
     Attributes:
-        segment: index of the current segment.
+        segment: index of the current segment: a part of the shared trunk, or the cool-down to a budget.
         step: position in that segment, as the number of steps since the start of training.
-        work: steps done so far in trunk and branches together; it only grows.
-        rows: results at the horizons so far.
+        work: steps done so far in all segments together; it only grows.
+        rows: results at the budgets (horizons) reached so far.
         seconds: wall-clock seconds by purpose.
         segment_seconds: seconds of training in each finished segment.
         current_seconds: seconds of training in the current segment.
@@ -90,19 +91,23 @@ class TrainingProgress:
         )
 
     def spend(self, purpose: str, seconds: float) -> None:
-        """Add seconds to the time of one purpose, which is a field of `Seconds`."""
+        """Add seconds to the time of a purpose: "train", "evaluate", "save" or "wait"."""
         self.seconds = replace(self.seconds, **{purpose: getattr(self.seconds, purpose) + seconds})
 
     def scale_seconds(self, factor: float) -> None:
-        """Multiply all times by a factor."""
+        """Multiply all times by a factor, so that devices × seconds stays the same when the number of ranks changes."""
         self.seconds = Seconds(**{purpose: spent * factor for purpose, spent in to_json(self.seconds).items()})
         self.segment_seconds = [seconds * factor for seconds in self.segment_seconds]
         self.current_seconds *= factor
         self.image_wait_seconds *= factor
 
     def horizon_seconds(self, segments: tuple[Segment, ...]) -> float:
-        """Return the training seconds of the current horizon as if it had been trained alone: those of its branch and
-        of the trunk before it."""
+        """Return the training seconds that the current budget would have taken if it had been trained alone: those of
+        its cool-down, and of the shared trunk before it.
+
+        Args:
+            segments: the segments of the training.
+        """
         total, at = self.current_seconds, segments[self.segment]
         for segment, seconds in zip(segments[: self.segment][::-1], self.segment_seconds[::-1], strict=True):
             if at.origin == "init":
@@ -113,10 +118,15 @@ class TrainingProgress:
 
 
 class LossCurve:
-    """The learning curve of a cell: the mean loss between points that are fixed in advance, at most about MAX_POINTS.
+    """The learning curve of a cell (training run): the mean loss of the steps between points that are fixed in advance,
+    at most about MAX_POINTS.
 
     Points lie at fixed steps of each segment and at its end, however often the run was stopped and continued. Losses
     stay on their device until `read`, which waits for the device.
+
+    Args:
+        segments: the parts of the training: of the shared trunk, and the cool-down to each budget.
+        batch: images per step.
     """
 
     def __init__(self, segments: Sequence[Segment], *, batch: int) -> None:
@@ -129,33 +139,41 @@ class LossCurve:
         self._unread: list[tuple[int, Tensor]] = []  # (point, loss)
 
     def add(self, loss: Tensor, *, segment: int, step: int) -> None:
-        """Add the loss of one step, without waiting for the device. `step` counts from the start of training."""
+        """Add the loss of one step, without waiting for the device.
+
+        Args:
+            loss: mean loss of the batch, a scalar.
+            segment: index of the segment.
+            step: number of the step, counted from the start of training.
+        """
         point = self.first[segment] + (step - self.segments[segment].start) // self.every
         self._unread.append((point, loss))
         self.counts[point] += 1
 
     def read(self) -> None:
-        """Copy the losses since the last call from the device, and add them to their points."""
+        """Copy the losses that were added since the last call from the device, and add them to the sums of their
+        points."""
         losses = torch.stack([loss for _, loss in self._unread]).tolist() if self._unread else []
         for (point, _), loss in zip(self._unread, losses, strict=True):
             self.sums[point] += loss
         self._unread.clear()
 
     def state(self) -> Tensor:
-        """Return sums and counts of all points as one tensor (2, points), for a checkpoint."""
+        """Return the sum and the number of the losses of each point, as one float64 tensor (2, points), for a
+        checkpoint."""
         self.read()
         return torch.tensor([self.sums, self.counts], dtype=torch.float64)
 
     def restore(self, state: Tensor) -> None:
-        """Restore what `state()` returned."""
+        """Restore the sums and numbers that `state()` returned."""
         self._unread.clear()
         self.sums, self.counts = state[0].tolist(), [int(count) for count in state[1]]
 
     def points(self, *, final: bool = False) -> list[dict[str, Any]]:
         """Return one {"images", "loss", "horizon"} per point that was reached, in the order of training.
 
-        `images` counts from the start of training; `horizon` is None on a shared trunk. A loss that is not finite ends
-        the curve.
+        `images` counts from the start of training; `horizon` is the budget in images that only this part of the
+        training serves, None on a shared trunk. The first loss that is not finite ends the list.
 
         Args:
             final: leave out points that further steps would still change.
@@ -175,8 +193,8 @@ class LossCurve:
         return points
 
     def _horizons(self) -> list[int | None]:
-        """Return for each segment the horizon that it is trained for; None for a shared trunk. If every horizon is
-        trained from the start, all of its segments belong to it."""
+        """Return for each segment the budget in images that it serves; None for a part of a shared trunk. If every
+        budget is trained from the start, all segments of that training serve it."""
         shared = sum(s.origin == "init" for s in self.segments) == 1
         owners = [next((b.horizon for b in self.segments[n:] if b.is_branch), None) for n in range(len(self.segments))]
         return [s.horizon if shared else owner for s, owner in zip(self.segments, owners, strict=True)]
@@ -189,8 +207,9 @@ class Checkpoints:
     Attributes:
         folder: folder of the checkpoints.
         content: hash of the training images; training that began on other images is not continued.
-        every: seconds between checkpoints at least.
-        check_lease: called before a checkpoint is renamed into place; raises if the lease was lost.
+        every: least number of seconds between checkpoints.
+        check_lease: called before a checkpoint is renamed into place; it raises if another worker has taken over the
+            cell.
     """
 
     folder: Path
@@ -200,12 +219,12 @@ class Checkpoints:
 
 
 class Trainer:
-    """Trains one model through its segments.
+    """Trains one model through the segments of its schedule.
 
     Args:
         model: a model on its device.
         batches: step -> batch; None if nothing is trained.
-        recipe, horizons, seed: those of the cell.
+        recipe, horizons, seed: those of the cell (training run); horizons are its budgets in images.
         initialise: sets the model's initial weights, a pure function of the seed; None if the model has them already.
         should_stop: called after every step; if it returns True, the trainer saves and raises `Interrupted`.
         log: writes one line to the attempt's log.
@@ -260,7 +279,8 @@ class Trainer:
     # -- state ---------------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return every tensor that training changes: name -> tensor."""
+        """Return every tensor that training changes, by its name in a checkpoint, such as "model.WEIGHT" or
+        "average.WEIGHT". Numbers that the optimizer keeps are among them, as tensors."""
         tensors = {f"model.{k}": v for k, v in self.model.state_dict().items()}
         if self.optimizer_state is None:
             return tensors
@@ -269,7 +289,7 @@ class Trainer:
         return tensors | (self.best.state() if self.best else {})
 
     def restore(self, tensors: dict[str, torch.Tensor]) -> None:
-        """Restore exactly what `state()` returned."""
+        """Set model, optimizer, average and best weights to exactly what `state()` returned."""
         parts = {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
         own = self.model.state_dict()
         self.model.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in parts.items()})
@@ -288,7 +308,7 @@ class Trainer:
             self.best.restore(best, tensors.get(ACCURACY))
 
     def save(self) -> None:
-        """Write a checkpoint of everything that is needed to continue; without `saving` nothing is written."""
+        """Write a checkpoint of everything that is needed to continue; if `saving` is None, nothing is written."""
         self.wait_for_row()
         if self.saving is None:
             return
@@ -310,7 +330,7 @@ class Trainer:
         self.save_interval = max(self.saving.every, seconds / MAX_SAVING_SHARE)
 
     def resume(self) -> bool:
-        """Restore the newest checkpoint that verifies. Return whether there was one.
+        """Restore the newest undamaged checkpoint. Return whether there was one.
 
         Raises:
             UserError: the checkpoint belongs to other images or to another cell.
@@ -334,7 +354,7 @@ class Trainer:
         return True
 
     def _newest(self) -> Checkpoint | None:
-        """Return the newest checkpoint that verifies; None without one. Rank 0 finds it, and all ranks read it."""
+        """Return the newest undamaged checkpoint; None if there is none. Rank 0 finds it, and all ranks read it."""
         if self.saving is None:
             return None
         folder = self.saving.folder
@@ -353,7 +373,7 @@ class Trainer:
         return checkpoints.load(folder, step)
 
     def _continued(self, state: Mapping[str, Any]) -> TrainingProgress:
-        """Return the progress from a checkpoint's state.
+        """Return the progress from the JSON state of a checkpoint.
 
         Raises:
             UserError: the checkpoint belongs to another cell or to other images.
@@ -375,8 +395,8 @@ class Trainer:
     # -- work ----------------------------------------------------------------------------------------------------
 
     def run(self) -> Iterator[Event]:
-        """Train all segments, and yield events. On `HorizonReached` the caller evaluates the model and calls `keep`;
-        without that call the horizon is kept without scores.
+        """Train all segments, and yield events. On `HorizonReached` (a budget is reached) the caller evaluates the
+        model and calls `keep`; without that call the budget is recorded without scores.
 
         Raises:
             Interrupted: a signal arrived; everything has been saved.
@@ -396,14 +416,14 @@ class Trainer:
             yield from self._save()
 
     def judged_weights(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context manager in which the model has the weights that are evaluated: the averaged ones, the best
-        ones, or its own."""
+        """Return a context manager in which the model has the weights that are evaluated: with early stopping the best
+        ones, with averaging the averaged ones, otherwise its own."""
         return self.ema.applied() if self.best is None else self.best.applied()
 
     @contextlib.contextmanager
     def checking(self) -> Iterator[None]:
-        """Count the time of the `with` block, a check for early stopping, as evaluation, and return the model to
-        training mode afterwards. The weights stay as they are."""
+        """Count the time of the `with` block, in which the caller measures accuracy for early stopping, as evaluation,
+        and return the model to training mode afterwards. The weights stay as they are."""
         started = running()
         with label("evaluate"):
             yield
@@ -412,9 +432,11 @@ class Trainer:
 
     @contextlib.contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Give the model the weights that are evaluated inside the `with` block, whose time counts as evaluation.
+        """Inside the `with` block the model has the weights that are evaluated (`judged_weights`). The time of the
+        block counts as evaluation.
 
-        A long task also looks for signals; the `Interrupted` that it raises then is passed on after a checkpoint.
+        A long task also looks for signals; the `Interrupted` that it raises then is passed on after a checkpoint is
+        written.
         """
         started = running()
         try:
@@ -426,11 +448,11 @@ class Trainer:
         self.progress.spend("evaluate", running() - started)
 
     def keep(self, row: Evaluated) -> None:
-        """Keep the results of the horizon that was reached.
+        """Keep the results at the budget that was reached.
 
         Args:
-            row: the results, or a future of them: what is still computed then needs neither the model nor the device,
-                and training goes on.
+            row: the results, or a future of results whose computation needs neither the model nor the device any more;
+                training then goes on meanwhile.
         """
         if isinstance(row, Future):
             self._pending = row
@@ -439,7 +461,7 @@ class Trainer:
         faults.reach("after-evaluation")
 
     def wait_for_row(self) -> None:
-        """Wait for a horizon's results that are still being computed, and keep them."""
+        """If the results at the last budget are still being computed, wait for them, and keep them."""
         if self._pending is None:
             return
         started = running()
@@ -509,7 +531,7 @@ class Trainer:
                 self._mark = running()
 
     def _end(self) -> int:
-        """Return the last step of the current horizon."""
+        """Return the number of steps, from the start of training, after which the current budget is reached."""
         return next(segment.end for segment in self.segments[self.progress.segment :] if segment.is_branch)
 
     def _count_time(self) -> None:
@@ -524,8 +546,12 @@ class Trainer:
             self._waited = self.batches.waited
 
     def _compile(self, segment: Segment) -> None:
-        """Compile the network, if at all, before the first step, so that compilation does not count as training
-        time."""
+        """Compile the network, if its step is to be compiled, before the first step, so that compilation does not count
+        as training time.
+
+        Args:
+            segment: the current segment.
+        """
         p, train_step = self.progress, self.train_step
         if self._compiled or train_step is None or self.batches is None or p.step == segment.end:
             return
@@ -572,18 +598,22 @@ class Trainer:
 
     @torch.no_grad()
     def _check_weights(self) -> None:
-        """Raise Diverged if a weight is not finite. The check of the loss cannot see that, because the last step's loss
-        was computed before its update."""
+        """Raise Diverged if a weight is not finite. The check of the loss does not notice this after the last step,
+        whose loss was computed before its update."""
         own = [p.to_local() if hasattr(p, "to_local") else p for p in self.model.parameters()]
         finite = torch.stack([p.isfinite().all() for p in own if p.numel()]).all()
         if self.ranks.mean(finite.float()).item() < 1.0:
             raise Diverged(f"a weight was not finite after step {self.progress.step} of {self.segments[-1].end}")
 
     def _reach(self, horizon: int) -> Iterator[Event]:
-        """Yield `HorizonReached` for evaluation, and then save the results in a checkpoint, so that a kill does not
-        repeat the evaluation.
+        """Yield `HorizonReached` so that the caller evaluates the model, and then save the results in a checkpoint, so
+        that a killed run does not repeat the evaluation.
 
-        Results that are still being computed are saved when they arrive; a kill before that repeats what is not saved.
+        Results that are still being computed are saved when they arrive; a run that is killed before computes them
+        again.
+
+        Args:
+            horizon: the budget in images.
         """
         self.wait_for_row()
         p = self.progress

@@ -1,4 +1,4 @@
-"""Change the weights by their gradients: clipping, the optimizer, and the average of the weights."""
+"""Change the weights by their gradients: clipping, the optimizer, and the moving average of the weights."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OptimizerState:
     """The state of an optimizer as tensors by name, for checkpoints: what it keeps for each weight, and the numbers of
     its parameter groups that it changes (Lamb counts its steps there).
 
-    Attributes:
+    Args:
         optimizer: the optimizer whose state this is.
     """
 
@@ -44,7 +44,8 @@ class OptimizerState:
             group |= {key: _copy(value) for key, value in fresh.items()}
 
     def tensors(self, weights: Iterable[tuple[str, nn.Parameter]]) -> dict[str, Tensor]:
-        """Return the optimizer's state: name -> tensor.
+        """Return the optimizer's state by the names in a checkpoint: a tensor of a weight as "optimizer.KEY.WEIGHT", a
+        number as "optimizer_number.KEY.WEIGHT" (see `KINDS`). Numbers become tensors.
 
         Args:
             weights: (name, parameter) of each weight.
@@ -73,7 +74,13 @@ class OptimizerState:
         return made
 
     def restore(self, tensors: Mapping[str, Tensor], weights: Mapping[str, nn.Parameter]) -> None:
-        """Restore what `tensors()` returned, into the memory of the present state where shapes and types agree."""
+        """Set the optimizer's state to what `tensors()` returned. Tensors are written into the memory of the present
+        state where shapes and types agree, because a recorded update reads them there.
+
+        Args:
+            tensors: name in the checkpoint -> tensor.
+            weights: name -> parameter.
+        """
         before = dict(self.optimizer.state)
         self.clear()
         for full, value in tensors.items():
@@ -100,7 +107,8 @@ Number = bool | int | float | Tensor
 
 
 def _numbers(group: Mapping[str, Any]) -> dict[str, Number]:
-    """Return copies of a parameter group's numbers, without its learning rate, which the schedule sets."""
+    """Return copies of the numbers in a parameter group of an optimizer, by name, without its learning rate, which the
+    schedule sets."""
     return {k: _copy(v) for k, v in group.items() if isinstance(v, Number) and k != "lr"}
 
 
@@ -109,21 +117,22 @@ def _copy(value: Number) -> Number:
 
 
 def _as_tensor(value: Number) -> Tensor:
-    """Return a number as a tensor that holds it exactly: for a Python float that is float64, while torch's default
-    would be float32."""
+    """Return a number as a tensor that holds it exactly: a Python float becomes float64, because torch's default,
+    float32, would round it."""
     if isinstance(value, Tensor):
         return value
     return torch.tensor(value, dtype=torch.float64 if isinstance(value, float) else None)
 
 
 class Update:
-    """Changes the weights by their gradients when called: clipping, the optimizer, and the average of the weights.
+    """Changes the weights by their gradients when called: clips the gradients, calls the optimizer, and updates the
+    moving average of the weights.
 
     Args:
         weights: the parameters to train.
         recipe: optimizer and clipping.
         dtype: the precision in which gradients are computed, a key of `precision.DTYPES`.
-        average: the average to update, if any.
+        average: the moving average; None without one.
         sharded: whether the weights are sharded over ranks; torch clips such gradients.
     """
 
@@ -151,7 +160,7 @@ class Update:
         self._rate: float | None = None
 
     def set_rate(self, rate: float) -> None:
-        """Set the learning rate for the following updates."""
+        """Set the learning rate of the next updates."""
         if rate == self._rate:
             return
         self._rate = rate
@@ -179,9 +188,9 @@ class Update:
     def _clip(self) -> None:
         """Clip the gradients: scale all of them together so that their norm is at most the recipe's `clip`.
 
-        In bfloat16 the fused optimizer divides by the excess (through `grad_scale`, which it has for loss scaling),
-        which saves one pass over all gradients. Not so in float32, where committed results would change in their last
-        bit, nor with sharded weights, which torch clips.
+        In bfloat16 the fused optimizer divides gradients by how many times their norm exceeds `clip` (through
+        `grad_scale`, which it has for loss scaling). This saves one pass over all gradients. In float32 it is not done,
+        because committed results would change in their last bit, nor with sharded weights, whose gradients torch clips.
         """
         if not self.clip:
             return
@@ -195,24 +204,25 @@ class Update:
 
 
 def set_aside(value: Tensor) -> Tensor:
-    """Return a copy of a tensor in host memory, which is larger; a copy of a sharded tensor stays on its device."""
+    """Return a copy of a tensor in host memory, which is larger than a device's; a copy of a sharded tensor stays on
+    its device."""
     return value.clone() if hasattr(value, "to_local") else value.to("cpu", copy=True)
 
 
 def kept(value: Tensor, before: Tensor | None, beside: Tensor) -> Tensor:
-    """Return a copy of a value, in the memory of `before` if shape and dtype agree, because a recorded update reads it
-    there; else in new memory on the device of `beside`."""
+    """Return a copy of `value`: in the memory of `before` if shape and dtype agree, because a recorded update reads it
+    there, else in new memory on the device of `beside`."""
     if before is None or before.shape != value.shape or before.dtype != value.dtype:
         return value.clone().to(beside.device)
     return before.copy_(value)
 
 
 class Ema:
-    """The exponential moving average of a model's parameters (Polyak averaging), with which it is evaluated:
-    a ← decay · a + (1 − decay) · p after every step, a = p after the first. Buffers are not averaged.
+    """The exponential moving average of a model's parameters (Polyak averaging), with which it is evaluated: a ← decay
+    · a + (1 − decay) · p after every step, a = p after the first. Buffers are not averaged.
 
-    The average is part of the training's state: a branch continues the trunk's average, and the trunk gets its own back
-    afterwards.
+    The average is part of the training's state: a cool-down that branches off the shared trunk continues the trunk's
+    average, and the trunk gets its own back afterwards.
 
     Args:
         decay: 0 switches averaging off: nothing is kept, and the model's own weights are evaluated.
@@ -231,7 +241,7 @@ class Ema:
 
     @torch.no_grad()
     def update(self) -> None:
-        """Update the average with the weights after a step."""
+        """Update the average with the model's present weights, after a step."""
         means, weights = list(self.mean.values()), list[Tensor](self._weights.values())
         if self._starts and means:
             for mean, weight in zip(means, weights, strict=True):  # torch cannot copy lists of sharded tensors at once
@@ -241,7 +251,8 @@ class Ema:
         self._starts = False
 
     def restore(self, mean: Mapping[str, Tensor]) -> None:
-        """Continue from a saved average; an empty one starts anew with the next step."""
+        """Set the average to a saved one, by the names of the parameters; if it is empty, the average starts anew with
+        the next step."""
         parameters = dict(self.model.named_parameters())
         self.mean = {name: kept(mean[name], self.mean.get(name), p) for name, p in parameters.items()} if mean else {}
         self._starts = not mean

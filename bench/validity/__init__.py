@@ -1,4 +1,4 @@
 """Validity checks of a study: one file each, which exports CHECK.
 
-Below the name of each kind of result, a file says what its `ValidityCheck` means, and what its fields hold.
+The text below the name of each kind of result says what a `ValidityCheck` of that kind means, and what its fields hold.
 """

@@ -1,4 +1,4 @@
-"""Finds comparisons of families in which a model has a lower accuracy than raw pixels."""
+"""Finds comparisons of families in which the probe on raw pixels is more accurate than a model."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ BELOW_PIXELS = "below raw pixels"
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for every two families that are compared where the same probe on raw pixels beats a model. They
-    are reported, not left out: how far a network falls behind raw pixels is a result. But if one falls further than the
-    other, that is not a lead of the other."""
+    """Yield a result for every comparison of two families in which the same probe on raw pixels beats a model. Such
+    comparisons are reported, not left out, because how far a network falls behind raw pixels is a result. But if one
+    family falls further behind than the other, that is not a lead of the other."""
     if evidence.pixels is None:
         return
     series = of_one_data_set(compared_series(evidence)) if compared_series(evidence) else []

@@ -15,8 +15,8 @@ CHOSEN_ON_TEST = "chosen on test images"
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result if there are data sets on which a sweep chose learning rates without held-out images, and on which
-    scores are reported."""
+    """Yield one result that names the data sets whose test images served both to choose learning rates in a sweep and
+    to report scores; none if there are no such sets."""
     chosen = {_base(s.data) for s in lr_sweep.sweeps(evidence) if not s.held_out}
     judged = evidence.scores.loc[evidence.scores["task"] != "upstream", "data"].unique()
     if both := sorted(chosen & {_base(str(name)) for name in judged}):

@@ -23,8 +23,8 @@ MIN_MODELS = 3  # with fewer models, none can be called unusual
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result if there are models whose seeds differ much more than is usual in the study, so that their
-    intervals are wide and a further seed would help."""
+    """Yield one result that names the models whose seeds differ much more than is usual in the study, so that their
+    intervals are wide and a further seed would help; none if there are no such models."""
     pooled = evidence.pool(HEADLINE)
     if pooled is None or len(pooled.models) < MIN_MODELS:
         return

@@ -1,4 +1,4 @@
-"""Finds test images of which there is a copy among the training images."""
+"""Finds test images that have a copy among the pre-training images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds records of different commits, machines or numerical precisions in one study."""
+"""Finds out whether the records of one study come from different commits, machines or numerical precisions."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ NOT_TO_BE_MIXED: tuple[tuple[str, Callable[[Record], object]], ...] = (
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for everything in `NOT_TO_BE_MIXED` in which records differ, and one for uncommitted changes.
-    Versions of packages, ranks and modes of compilation are not compared; the page lists them under Provenance."""
+    """Yield a result for each property in `NOT_TO_BE_MIXED` in which records differ, and one if some were made with
+    uncommitted changes. Versions of packages, ranks and modes of compilation are not compared; the report's page lists
+    them under Provenance."""
     records = evidence.records.records
     for name, read in NOT_TO_BE_MIXED:
         values = tuple(sorted({str(value) for record in records if (value := read(record)) is not None}))
@@ -38,8 +39,8 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def _evaluated_in(record: Record) -> str | None:
-    """Return the precision of features and logits in evaluation; None if nothing was evaluated here. Old records, which
-    do not name it, used float32."""
+    """Return the precision in which a record's features and logits were computed in evaluation; None if nothing was
+    evaluated by this project. Old records, which do not name it, used float32."""
     judged = record.model.params and record.source is None and any(row.scores for row in record.horizons)
     return (record.execution.evaluation_dtype or "float32") if judged else None
 

@@ -1,4 +1,4 @@
-"""Finds damaged records, cells that diverged or failed, and cells that were begun and not finished."""
+"""Finds damaged records, cells (training runs) that diverged or failed, and cells that were begun and not finished."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ MAX_WARMUP = 0.1
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for the model whose warm-up takes the largest fraction of its shortest run, if that is more than
-    `MAX_WARMUP`."""
+    """Yield one result for the model whose warm-up takes the largest fraction of its shortest run; none if that
+    fraction is at most `MAX_WARMUP`."""
     shares, trained = {}, dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     for series in evidence.on_axis("compute", every=True):
         used, seen = trained[series.variant], series.points[0].images_seen

@@ -1,4 +1,5 @@
-"""Finds baselines that were not measured, without which the effects of training and probe cannot be separated."""
+"""Finds baselines (untrained networks, raw pixels) that were not measured. Without them, the effect of training cannot
+be separated from that of the probe."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ PIXEL_BASELINE = "raw pixels"  # name of the baseline in findings.json
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result if baselines are missing. There is none for published networks, whose baselines cannot be measured
-    any more; for studies that evaluate nothing downstream; and for ladders, which check by themselves whether the
-    baseline has begun to learn."""
+    """Yield one result that names the missing baselines, if there are any. None is yielded for published networks,
+    whose baselines can no longer be measured; for studies that evaluate nothing on target sets; and for ladders, which
+    check by themselves whether the baseline has begun to learn."""
     if evidence.published or not evidence.headline or is_ladder(evidence):
         return
     pixels = [PIXEL_BASELINE] if evidence.pixels is None and evidence.series else []

@@ -1,4 +1,4 @@
-"""Finds families whose points do not belong in one scaling law."""
+"""Finds families whose points (each a model at a budget) do not belong in one scaling law."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ UNCONTROLLED = "uncontrolled"
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for every family whose points do not belong in one law; for numbers from many authors, a single
-    result."""
+    """Yield a result for every family whose points do not belong in one law; for numbers from many authors, to which no
+    law is fitted, a single result."""
     if not evidence.controlled:
         yield ValidityCheck(kind=UNCONTROLLED)
         return
@@ -41,10 +41,11 @@ def find(evidence: Evidence) -> Iterator[ValidityCheck]:
 
 
 def refusal(c: ValidityCheck, *, against: str = "") -> str:
-    """Return a sentence that says why there is no law for a family.
+    """Return a sentence that says why a family has no law.
 
     Args:
-        against: the x of the law, if it is to be mentioned.
+        c: the reason, from `bench.analysis.scaling_laws`.
+        against: what the law would be over, if the sentence is to mention it; "": it is not.
     """
     why = REFUSALS[c.kind].format(count=count(c.count), limit=c.limit, groups=groups(c))
     return f"No law{f' against {against}' if against else ''} for {names(c)}: {why}."

@@ -1,4 +1,5 @@
-"""Finds scores that were made by different revisions of a task, a data set, the training or a model."""
+"""Finds scores that were made by different revisions (versions that give other results) of a task, a data set, the
+training or a model."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ MIXED_REVISIONS = "mixed revisions"
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result if scores that count were made by different revisions of a task, a data set, the training or a
-    model."""
+    """Yield one result that lists the tasks, data sets, trainings and models whose records have several revisions,
+    superseded scores aside; none if there are none."""
     measured = (record.directory for record in evidence.records.records if record.cell.job != "train")
     standing = {*evidence.horizons["directory"], *measured}
     used: dict[str, set[int]] = {}

@@ -22,9 +22,9 @@ NO_RANGE = 1.25  # a family whose compute spans at most this factor was trained 
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for every range that is too short for a trend. Ranges of compute count only if they are more than
-    one budget, and if the study evaluates something downstream. There is none for a ladder, which tests its own
-    trend."""
+    """Yield a result for every range of a family's compute, or of a model's images, that is too short for a trend. A
+    family's compute is left out if it is all at one budget, or if the study evaluates nothing on target sets. For a
+    ladder, which tests its own trend, nothing is yielded."""
     if is_ladder(evidence):
         return
     by_family: dict[str, list[float]] = {}

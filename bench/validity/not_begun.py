@@ -16,7 +16,7 @@ laws and sentences, and hollow in figures. `names`: the model; `count`: number o
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for every model that has not begun to learn at some of its points."""
+    """Yield a result for every model that has not begun to learn at some of its points (budgets)."""
     for series in evidence.series:
         if without := [p for p in series.points if p.key in evidence.not_begun]:
             spent = sorted(p.train_flops for p in without)

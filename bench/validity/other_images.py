@@ -18,7 +18,8 @@ HASH_DIGITS = 8  # digits of a content hash that are shown
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for every training set (or subset) and test set that held different images under the same name."""
+    """Yield a result for every training set, subset of one, or test set that held different images under the same
+    name."""
     trained = evidence.horizons.dropna(subset=["content"])
     for (data, number), hashes in trained.groupby(["data", "num_images"], sort=True)["content"]:
         if hashes.nunique() > 1:

@@ -14,7 +14,8 @@ RATE_AT_EDGE = "rate at edge"
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result if there are models whose best learning rate is at or beyond an end of the sweep."""
+    """Yield one result that names the models whose best learning rate is at or beyond an end of the sweep; none if
+    there are no such models."""
     if edges := dict.fromkeys(s.model for s in lr_sweep.sweeps(evidence) if s.edge):
         yield ValidityCheck(kind=RATE_AT_EDGE, names=tuple(edges))
 

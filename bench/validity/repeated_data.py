@@ -17,7 +17,8 @@ NOTE."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for each axis with points that saw their images more than `MAX_EPOCHS` times."""
+    """Yield a result for each axis (compute, images) that has points trained for more than `MAX_EPOCHS` passes over
+    their images."""
     counted: set[PointKey] = set()
     for name, axis, level in (("compute", Axis.COMPUTE, Level.WARNING), ("data_size", Axis.IMAGES, Level.NOTE)):
         points = [p for s in evidence.on_axis(name) for p in s.points if p.epochs > MAX_EPOCHS and p.key not in counted]

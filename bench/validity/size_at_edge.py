@@ -1,4 +1,5 @@
-"""Finds families whose best network at a budget is their smallest or largest one: another size may be better there."""
+"""Finds families whose smallest or largest network is the best at some budget: a network of another size may be better
+there."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ number of budgets."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for every family with budgets at which several of its networks were trained, and the smallest (or
-    largest) one is best.
+    """Yield a result for every family whose smallest network is the best at some budgets, and another if its largest
+    one is. Only budgets at which several of its networks were trained count.
 
     A network's size is its training FLOPs per image. At a given compute, a network that is too large sees too few
     images, and one that is too small cannot learn more.

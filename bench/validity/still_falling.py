@@ -1,5 +1,5 @@
-"""Finds models that are compared over images at equal compute although their training had only begun: the training loss
-still fell fast."""
+"""Finds, among the models that are compared over images at equal compute, those whose training had only begun: their
+training loss still fell fast."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ guessing."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for each budget at which models are compared over images."""
+    """Yield a result for each compute budget at which models are compared over images: a WARNING if the loss of some of
+    them still fell fast, otherwise a NOTE."""
     falling = gap_series.still_falling(evidence)
     for budget in sorted({f.flops for f in falling}):
         mine = [f for f in falling if f.flops == budget]

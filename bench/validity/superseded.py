@@ -15,7 +15,8 @@ the cell; `groups`: data sets of these scores, by task."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for each cell whose scores are replaced by those of another cell of the same variant."""
+    """Yield a result for each cell that has scores which another cell of the same variant (the same training, whatever
+    the seed) replaces."""
     for cell, pairs in evidence.set_aside.items():
         yield ValidityCheck(kind=SUPERSEDED, names=(cell,), groups=grouped(by_key(set(pairs))))
 

@@ -18,10 +18,11 @@ SAME_DRAWS = "same draws"
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for every number of shots for which a data set has too few images. Its level is WARNING for the
-    number of shots that is shown, otherwise NOTE.
+    """Yield results for every data set with too few labelled images: one for each number of shots (images per class)
+    that some class lacks, and one for the numbers of shots at which all few-shot samples are the same images. The level
+    is WARNING if the number of shots that is shown is among them, otherwise NOTE.
 
-    All draws are the same images if their scores say so, or if more shots used no more images than fewer shots.
+    All samples are the same images if their scores say so, or if more shots used no more images than fewer shots.
     """
     scores, probe = evidence.scores, ["directory", "task", "data"]
     known = scores[(scores["task"] == "fewshot") & scores["num_support"].notna() & scores["shots"].notna()]

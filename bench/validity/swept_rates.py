@@ -1,4 +1,4 @@
-"""Finds runs at learning rates that a sweep rejected, and families that are compared without a sweep."""
+"""Finds runs at learning rates that a sweep rejected, and families that are compared although no rates were swept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ the rate."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result on the runs that a sweep rejected or, if there was no sweep, on that."""
+    """Yield one result on the runs at learning rates that a sweep rejected; if there was no sweep and families are
+    compared, yield one that says that each model was trained at one rate."""
     if evidence.swept is not None:
         yield ValidityCheck(kind=REJECTED_RATES, level=Level.NOTE, count=len(lr_sweep.rejected(evidence.swept)))
     elif lr_sweep.sweeps(evidence) or evidence.published:

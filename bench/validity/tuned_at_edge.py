@@ -1,4 +1,4 @@
-"""Finds fine-tunings that chose the lowest or highest of the learning rates that they tried."""
+"""Finds fine-tuning runs that chose the lowest or the highest of the learning rates that they tried."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ level is WARNING if these are most of a model's fine-tunings."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result if there are fine-tunings, of trained or untrained networks, that chose the lowest or highest of
-    their learning rates."""
+    """Yield one result on the fine-tuning runs, of trained or untrained networks, that chose the lowest or the highest
+    of their learning rates; none if there are no such runs."""
     standing = set(evidence.horizons["directory"])
     chosen: set[tuple[str, bool, str, int, str, str]] = set()
     for record in evidence.records.records:

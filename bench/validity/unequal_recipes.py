@@ -1,4 +1,4 @@
-"""Finds axes of a study along which training differs in more than the quantity on the axis."""
+"""Finds axes (comparisons) of a study along which training differs in more than the quantity on the axis."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ the runs differ."""
 
 
 def find(evidence: Evidence) -> Iterator[ValidityCheck]:
-    """Yield a result for every axis along which training differs in more than the axis and what the suite varies on
-    purpose."""
+    """Yield a result for every axis along which training differs in more than the quantity on the axis and what the
+    suite varies on purpose."""
     used = dict(zip(evidence.horizons["variant"], evidence.horizons["trained_as"], strict=True))
     known = evidence.suite in registry.names("suite")
     varies = registry.load("suite", evidence.suite).varies if known else {}

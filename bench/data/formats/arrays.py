@@ -31,11 +31,11 @@ def recognises(names: set[str]) -> bool:
 
 
 def find(folder: Path) -> FolderContents:
-    """Read the NumPy archives in `folder`, or its IDX files if it has no archive.
+    """Return the images in the NumPy archives of `folder`, or in its IDX files if it has no archive.
 
     Raises:
-        UserError: a file is damaged or holds Python objects; arrays have another kind or shape; or labels are out of
-            range.
+        UserError: a file is damaged or holds Python objects; arrays are not of the kinds and shapes of images and
+            labels (`bench.data.source.pixels`); or labels are out of range.
     """
     paths = sorted(folder.glob("*.npz"))
     if not paths:
@@ -56,7 +56,8 @@ def _idx(folder: Path) -> FolderContents:
 
 
 def _both(path: Path) -> dict[str, Source]:
-    """Return both splits of one archive; an empty dict if its arrays have other names than those in `PAIRS`."""
+    """Return both splits of one archive, by split; an empty dict if its arrays have other names than those in
+    `PAIRS`."""
     with guarded(path), zipfile.ZipFile(path) as archive:
         names = {name.removesuffix(".npy") for name in archive.namelist()}
     for words in PAIRS:
@@ -76,7 +77,7 @@ def _single(paths: list[Path], folder: Path) -> Source:
 
 @contextmanager
 def guarded(path: Path) -> Iterator[None]:
-    """Turn whatever exception a damaged archive causes in the block into one UserError."""
+    """Turn any exception that a damaged archive causes in the block into a UserError that names the archive, `path`."""
     try:
         yield
     except UserError:
@@ -87,8 +88,8 @@ def guarded(path: Path) -> Iterator[None]:
 
 
 def read_npz(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
-    """Return the arrays of an archive with these names. They are unpacked in pieces, large ones into a file instead of
-    memory.
+    """Return the arrays named `keys` of an archive, by name. They are unpacked in pieces, large ones into a file
+    instead of memory.
 
     Raises:
         UserError: the archive is damaged, lacks one of the arrays, or they have more than MAX_BYTES together.
@@ -112,11 +113,11 @@ def read_npz(path: Path, keys: list[str]) -> dict[str, np.ndarray]:
 
 
 def unpacked(archive: zipfile.ZipFile, key: str) -> tuple[tuple[int, ...], np.dtype[Any], bool, Iterator[np.ndarray]]:
-    """Return (shape, dtype, whether it is stored in column-major order, iterator over its elements in pieces) of an
-    array in an archive.
+    """Return (shape, dtype, whether it is stored in column-major order, iterator over its elements in flat pieces) of
+    the array named `key` in an archive.
 
     Raises:
-        ValueError: it holds Python objects, has fewer bytes than its header states, or is damaged.
+        ValueError: the array holds Python objects, has fewer bytes than its header states, or is damaged.
     """
     info = archive.getinfo(f"{key}.npy")
     file = archive.open(info)

@@ -20,8 +20,8 @@ def recognises(names: set[str]) -> bool:
 
 
 def find(folder: Path) -> FolderContents:
-    """Read all .arrow files in `folder` and one level below, by split. Files "cache-…", in which `datasets` keeps
-    results of operations, are ignored.
+    """Return the images of all .arrow files in `folder` and one level below, by split. Files "cache-…", in which
+    `datasets` keeps results of operations, are ignored.
 
     Raises:
         UserError: pyarrow is not installed; a file is damaged, or lacks a column of embedded images or integer labels.
@@ -56,7 +56,8 @@ def _source(paths: list[Path]) -> tuple[Source, list[str] | None]:
 
 
 def _rows(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str] | None]:
-    """Return (labels_N, offset of each image's first byte in the file, its length in bytes, names of the classes)."""
+    """Return what an Arrow file holds: (labels_N, offset of each image's first byte in the file, length of each image
+    in bytes; all int64 (N,)), and the names of the classes, None if the file has none."""
     try:
         import pyarrow
     except ImportError as error:
@@ -86,11 +87,15 @@ def _column(path: Path, schema: Any, names: tuple[str, ...]) -> str:
 
 
 def _placed(path: Path, whole: Any, batch: Any, image: str, label: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (labels, offsets in the file, sizes in bytes) of the images of one record batch, each int64 (N,). Its
-    buffers must lie in the file uncompressed.
+    """Return (labels, offsets in the file, sizes in bytes) of the images of one record batch, each int64 (N,).
+
+    Args:
+        whole: buffer of the whole memory-mapped file, in which the batch's buffers must lie uncompressed.
+        batch: the record batch.
+        image, label: names of its columns of images and labels.
 
     Raises:
-        UserError: they do not, an image or a label is missing, or labels are not integers.
+        UserError: the batch is compressed, an image or a label is missing, or labels are not integers.
     """
     labels, images = batch.column(label), batch.column(image)
     if not str(labels.type).removeprefix("u").startswith("int") or labels.null_count:

@@ -20,12 +20,14 @@ NOT_READ = (".heic", ".heif", ".avif", ".jp2", ".jxl", ".svg", ".psd", ".dng", "
 
 
 def recognises(names: set[str]) -> bool:
-    """Return True for any folder: this format is tried last."""
+    """Return True for any names in a folder: this format is tried last, after the others have not recognised the
+    folder."""
     return True
 
 
 def find(folder: Path) -> FolderContents:
-    """Find class folders below `folder`, or below its folders "train" and "test" (or "val", "valid", "validation").
+    """Return the images of class folders below `folder`, or below its folders "train" and "test" (or "val", "valid",
+    "validation").
 
     Files whose name starts with "." or has no suffix of an image are ignored. The result's `format` counts images of
     kinds that are not read, and names folders without images, which are left out.
@@ -66,7 +68,8 @@ def find(folder: Path) -> FolderContents:
 
 
 def _folders(root: Path) -> list[str]:
-    """Return the names of the class folders: sorted as numbers if all are numbers, else as text."""
+    """Return the names of the class folders directly below `root`, sorted as numbers if all are numbers, else as text;
+    an empty list if `root` is not a folder."""
     if not root.is_dir():
         return []
     names = sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and not entry.name.startswith("."))
@@ -74,8 +77,11 @@ def _folders(root: Path) -> list[str]:
 
 
 def _classes(root: Path, passed_over: Counter[str], *, below: Path) -> dict[str, PathList]:
-    """Return class folder -> its image files, which may be none. `passed_over` is increased by the number of images of
-    each suffix that is not read.
+    """Return the image files of each class folder below `root`, by name of the folder; a folder may have none.
+
+    Args:
+        passed_over: suffix -> number of images that are not read; those found here are added.
+        below: folder relative to which the paths are stored, to save memory.
 
     Raises:
         UserError: a folder has images, but only of kinds that are not read.

@@ -28,7 +28,7 @@ def recognises(names: set[str]) -> bool:
 
 
 def find(folder: Path) -> FolderContents:
-    """Read all .parquet files in `folder` and one level below (the hub's "data"), by split.
+    """Return the images of all .parquet files in `folder` and one level below (the hub's "data"), by split.
 
     Raises:
         UserError: pyarrow is not installed; a file is damaged, or has no column of images or of integer labels.
@@ -145,7 +145,8 @@ def _batches(path: Path, file: Any, column: str, groups: Any, at_once: int) -> I
 
 
 def _bytes(data: Any, name: str) -> bytes:
-    """Return the embedded image file. A value with a path but no bytes is refused: the path is of another machine.
+    """Return the encoded image in a row's value `data`: a struct {bytes, path}, or the bytes themselves. A struct with
+    a path alone is refused, because the path is of another machine. `name`: name of the row in messages.
 
     Raises:
         UserError: the value holds no bytes.
@@ -164,8 +165,8 @@ def _class_names(path: Path) -> list[str] | None:
 
 
 def hub_names(schema: Any, column: str) -> list[str] | None:
-    """Return the class names that the Hugging Face hub stores in the schema's metadata (ClassLabel); None without
-    any."""
+    """Return the class names of the label column `column` that the Hugging Face hub stores in the schema's metadata
+    (ClassLabel); None if there are none."""
     stored = (schema.metadata or {}).get(b"huggingface")
     try:
         names = json.loads(stored)["info"]["features"][column]["names"] if stored else None

@@ -1,8 +1,8 @@
 """Reader of WebDataset tar shards: members whose names agree up to the first dot are one example, "x.jpg" + "x.cls".
 
 Shards are read in place, never unpacked. Labels come from `.cls` (a number) or `.json` (`{"label": 3}`). In shards that
-`bench.data.pack` has written, the `.json` files of images that belong together have the same number under the key
-GROUP.
+`bench.data.pack` has written, images that belong together (a group) have the same number under the key GROUP of their
+`.json` files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ BLOCK, MAX_PADDING = 512, 1 << 20  # a tar ends in at least one block of zeros
 
 
 class Place(NamedTuple):
-    """Where the bytes of an image lie: its shard, the offset and number of bytes in it, and the member's name."""
+    """Where the encoded bytes of an image lie: the path of its shard, the offset of the first byte in it, the number of
+    bytes, and the member's name."""
 
     shard: Path
     offset: int
@@ -49,7 +50,7 @@ def recognises(names: set[str]) -> bool:
 
 
 def find(folder: Path) -> FolderContents:
-    """Read all shards in `folder` and one level below, by split.
+    """Return the images of all shards in `folder` and one level below, by split.
 
     Raises:
         UserError: a shard is compressed or damaged, or has a member that points out of it; an example lacks an image or
@@ -63,7 +64,8 @@ def find(folder: Path) -> FolderContents:
 
 
 def _origin(folder: Path) -> str:
-    """Return what packed shards were made from, in words; "" for other shards."""
+    """Return the source, size and quality of the shards in a folder, in words, if `bench.data.pack` has written them;
+    else ""."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         facts = read_sealed(folder / PACKED)
         kind = f"JPEG quality {facts['quality']}" if facts["quality"] else "as pixels"
@@ -104,7 +106,8 @@ def _examples(shard: Path) -> dict[str, _Example]:
     """Return all examples in a shard, by the name that their members share.
 
     Raises:
-        UserError: the shard is damaged or holds no images; see also `_check` and `_add`.
+        UserError: the shard is damaged or holds no images; a member points out of it, is too large or is no plain file;
+            an example has two images, or a label that is not a whole number.
     """
     examples: dict[str, _Example] = {}
     try:

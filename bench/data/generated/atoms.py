@@ -33,15 +33,15 @@ AT_ONCE = 64  # images rendered at a time, which limits memory
 
 @functools.cache
 def sines() -> np.ndarray:
-    """Return the sines of all angles times ONE, int32 (TURN,). They are rounded, so that the last bit of a library's
-    sine does not matter."""
+    """Return the sines of TURN evenly spaced angles of a full turn, times ONE, int32 (TURN,). They are rounded, so that
+    the last bit of a library's sine does not matter."""
     return np.rint(np.sin(np.arange(TURN) * (2 * np.pi / TURN)) * ONE).astype(np.int32)
 
 
 @functools.lru_cache(maxsize=100_000)
 def _atom(number: int) -> np.ndarray:
-    """Return the parameters of a class, int32 (6,): frequencies n1 < n2, weight of the first, phase of the second,
-    number of orbits, spacing."""
+    """Return the parameters of class `number`, int32 (6,): frequencies n1 < n2 in waves per turn, weight of the first
+    (ONE stands for 1), phase of the second (TURN units per turn), number of orbits, spacing (0 to ONE)."""
     u = uniforms(f"visual-atoms/class/{number}", count=6)
     first = int(u[0] * MOST_FREQUENT)
     second = first + 1 + int(u[1] * (MOST_FREQUENT - first))
@@ -50,7 +50,8 @@ def _atom(number: int) -> np.ndarray:
 
 
 def draw(classes_N: np.ndarray, indices_N: np.ndarray, *, split: str, size: int) -> np.ndarray:
-    """Render instance `indices_N[i]` of class `classes_N[i]` for each i; return uint8 (N, size, size, 3)."""
+    """Render instance `indices_N[i]` of class `classes_N[i]` for each i; return uint8 (N, size, size, 3). `split`:
+    "train" or "test", which have different instances."""
     grid, count = OVERSAMPLE * size, len(classes_N)
     points = round(POINTS_PER_PIXEL * size * size)
     atom_6N = np.stack([_atom(number) for number in classes_N.tolist()], axis=1)[..., None]
@@ -89,8 +90,14 @@ def draw(classes_N: np.ndarray, indices_N: np.ndarray, *, split: str, size: int)
 def _along(
     angle_NP: np.ndarray, radius_NP: np.ndarray, *, oval: np.ndarray, shift: np.ndarray, grid: int
 ) -> np.ndarray:
-    """Return the pixel of each point along one axis of the oversampled picture, int32 (N, P). `oval` and `shift` are in
-    [0, 1): they scale the axis by 0.7 to 1 and move the centre by up to an eighth of the picture."""
+    """Return the pixel coordinate of each point along one axis of the oversampled picture, int32 (N, P).
+
+    Args:
+        angle_NP: angles of the points, TURN units per turn.
+        radius_NP: distances of the points from the centre, PIXEL units per pixel.
+        oval, shift: in [0, 1): they scale the axis by 0.7 to 1 and move the centre by up to an eighth of the picture.
+        grid: pixels per side of the oversampled picture.
+    """
     scale = ((0.7 + 0.3 * oval) * ONE).astype(np.int32)
     centre = ((0.375 + 0.25 * shift) * grid * PIXEL).astype(np.int32)
     reach_NP = radius_NP * sines()[angle_NP & (TURN - 1)] // ONE

@@ -1,5 +1,5 @@
-"""Rendered data sets with any number of classes and images, named `SET:CLASSESxIMAGES:64px`. An image depends only on
-(class, index), so a larger set contains every smaller one of the same size in pixels."""
+"""Rendered data sets with any number of classes and images, named `SET:CLASSESxIMAGES:64px`. An image of a split
+depends only on (class, index), so a larger set contains every smaller one of the same size in pixels."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class Asked:
 
     @property
     def size(self) -> Numbers:
-        """The numbers of training images, test images and classes."""
+        """The numbers of training images, test images and classes of the whole set."""
         test = self.classes * min(PER_CLASS_TEST, self.per_class)
         return {"train": self.classes * self.per_class, "test": test, "classes": self.classes}
 
 
 def parsed(name: str, option: str, usual: Asked) -> Asked:
-    """Parse the option of a set's name: "100x50:32px" means 100 classes of 50 images at 32 px. Parts that are left out
-    are taken from `usual`.
+    """Parse the option of a set's name, the text after the colon: "100x50:32px" means 100 classes of 50 training images
+    at 32 px. Parts that are left out are taken from `usual`.
 
     Raises:
         UserError: the option has another form, or a number is out of range.
@@ -82,11 +82,12 @@ def image_set(
     """Return one split of a rendered set. It is rendered once, on all cores, and then memory-mapped from the cache.
 
     Args:
-        option: the text after the colon of the set's name.
+        option: the text after the colon of the set's name, "" without one.
         asked: the size that the option means.
         draw: renders images; see `Draw`.
+        revision: increment when `draw` gives other images; part of the cache key.
         made_of: identifies what else the pixels depend on (font files, versions of libraries); part of the cache key.
-        groups_N: see `ImageSet.groups_N`; in the order (instance, class).
+        groups_N: group of each image, in the order (instance, class), see `ImageSet.groups_N`; None without groups.
     """
     total = asked.size["train"] if split == "train" else asked.size["test"]
     full = f"{name}:{option}" if option else name
@@ -110,13 +111,18 @@ def image_set(
 
 
 def numbered(noun: str, asked: Asked) -> tuple[str, ...]:
-    """Return names for classes that have no names of their own: "system 0", "system 1", …."""
+    """Return names for classes that have no names of their own: for the noun "system", "system 0", "system 1", …."""
     return tuple(f"{noun} {number}" for number in range(asked.classes))
 
 
 def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: str) -> Iterator[np.ndarray]:
-    """Yield all images in pieces, in the order (instance, class), so that any first part holds all classes equally.
-    `what`: text of the progress display."""
+    """Yield all images of a split in pieces, uint8 (M, side, side, C), in the order (instance, class), so that any
+    first part of them holds all classes equally.
+
+    Args:
+        total: number of images of the split.
+        what: text of the progress display.
+    """
     progress = Progress(what, total)
     parts = (np.arange(start, min(start + IMAGES_PER_PIECE, total)) for start in range(0, total, IMAGES_PER_PIECE))
     work = partial(draw, classes=classes, split=split, size=side)
@@ -126,8 +132,8 @@ def _pieces(draw: Draw, classes: int, total: int, split: str, side: int, what: s
 
 
 def _ordered(work: Draw, parts: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
-    """Yield `work(part)` for all parts, in order, computed by processes on all cores. At most 2 parts per core are
-    computed ahead, which limits memory."""
+    """Yield `work(part)` for all parts, in order. Processes on all cores compute them, at most 2 parts per core ahead,
+    which limits memory."""
     with ProcessPoolExecutor(cores(), mp_context=get_context("spawn"), initializer=end_with_starter) as pool:
         waiting: deque[Future[np.ndarray]] = deque(pool.submit(work, p) for p in itertools.islice(parts, 2 * cores()))
         while waiting:

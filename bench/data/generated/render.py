@@ -1,17 +1,18 @@
-"""Characters rendered from fonts as 28 px grey images, light on black. Each image is a pure function of its address.
+"""Characters rendered from fonts as 28 px grey images, light on black. Each image is a pure function of (stream, class,
+index), where the name of the random stream states the set, its revision and the split.
 
-Image i of a class is rendered with the font that i selects and deformed by numbers hashed from (stream, class, i).
+Image i of a class is rendered with the font that i selects, and deformed by numbers hashed from (stream, class, i).
 There is no generator state, so any subset can be rendered in any order, and every longer set contains every shorter
 one. The same Pillow and FreeType give the same bytes on every machine; the content hash in a record shows when they do
 not.
 
 Images of one character are deformations of a few drawings (a character in one font), so test images are not
-independent; `ImageSet.groups_N` says which belong together. A test generalises over designs of letters. A font family's
-regular, bold and italic faces are one design, so the test images of one letter in one family form a group, and
-intervals are computed over groups. In 1,937 differences between two networks on the first `scripts` (40 letters in four
-faces of one family, 50 images of each), the median standard error was 0.7 points over images, 1.6 over drawings and 2.9
-over letters. Training images are grouped by drawing, so that no drawing is on both sides where some images are held
-out.
+independent; `ImageSet.groups_N` says which belong together. A test is meant to say how well a model does on other
+designs of letters. A font family's regular, bold and italic faces are one design, so the test images of one letter in
+one family form a group, and intervals are computed over groups. In 1,937 differences between two networks on the first
+revision of `scripts` (40 letters in four faces of one family, 50 images of each), the median standard error was 0.7
+points over images, 1.6 over drawings and 2.9 over letters. Training images are grouped by drawing, so that no drawing
+is on both sides where some images are held out.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ NUMBERS = 8 + 2 * (CELLS + 1) ** 2  # per image: rotation, shear, scale, aspect,
 
 
 def drawable(root: Path | None, *, fonts: Callable[[str], Sequence[Path]]) -> bool:
-    """Whether the fonts of a rendered set are installed. `root` is ignored, because fonts do not lie in the data
-    root."""
+    """Whether the fonts of a rendered set are installed. `root` is ignored, because fonts do not lie in the data root.
+    `fonts`: split -> its font files; raises a UserError if they are missing."""
     try:
         fonts("train")
     except UserError:
@@ -64,7 +65,8 @@ class Variation:
     Attributes:
         rotation: degrees.
         shear: horizontal slant, dx/dy.
-        scale, aspect: natural logarithms of factors.
+        scale: natural logarithm of the factor by which the character is enlarged.
+        aspect: natural logarithm of the factor by which its ratio of width to height changes.
         shift: pixels of the finished image, fractions included.
         warp: pixels by which each node of the mesh moves.
         strokes: odd sizes of the filter that thickens the master drawing (1 does nothing); one is chosen at random.
@@ -97,10 +99,12 @@ def image_set(
 
     Args:
         root: ignored, because fonts come with packages.
-        classes: see `render_classes`.
-        per_class: split -> images of each class.
+        classes: strings of one or more characters that count as the same class ("Cc").
+        per_class: split -> number of images of each class.
+        variation: how far characters are deformed.
         fonts: (split, character) -> font files to render it with; for "a" it must return all fonts.
-        drawn_since: revision since which the pixels are unchanged, if a later revision changed something else.
+        drawn_since: revision since which the pixels are unchanged, if a later revision changed something else; else
+            None.
     """
     of_split, count = functools.partial(fonts, split), per_class[split]
     key = f"{name}-r{revision}-{split}-{fingerprint(revision, classes, count, variation, fonts=of_split('a'))}"
@@ -120,7 +124,8 @@ def image_set(
 
 
 def faces(characters: str, fonts_of: Callable[[str], Sequence[Path]]) -> list[tuple[Path, str]]:
-    """Return the drawings of a class: all (font, character) pairs that exist. Images of the class use them in turn."""
+    """Return the drawings of a class, which its images use in turn: all pairs (font, character) of its `characters` and
+    their fonts (`fonts_of`: character -> font files) in which the font has the character."""
     return [(font, char) for char in characters for font in fonts_of(char) if has_character(font, char)]
 
 
@@ -131,8 +136,13 @@ def groups_N(
     labels_N: np.ndarray,
     indices_N: np.ndarray,
 ) -> np.ndarray:
-    """Return the group of each image, uint64 (N,); see `ImageSet.groups_N`. `labels_N`: classes of the images;
-    `indices_N`: their indices within their class."""
+    """Return the group of each image, uint64 (N,): equal for images that are not independent (see `_group`).
+
+    Args:
+        fonts_of: character -> font files to render it with.
+        labels_N: class of each image.
+        indices_N: index of each image within its class.
+    """
     groups_of = [[_group(split, font, char) for font, char in faces(each, fonts_of)] for each in classes]
     counts_K = np.array([len(of_class) for of_class in groups_of])
     first_K = np.cumsum(counts_K) - counts_K
@@ -141,8 +151,8 @@ def groups_N(
 
 
 def _group(split: str, font: Path, char: str) -> int:
-    """Return the group of a drawing, a 64-bit hash. Training: each drawing is a group. Test: the letter in all faces of
-    a font family is one; the family is the part of a font's file name before the first "-"."""
+    """Return the group of a drawing (`char` in `font`), a 64-bit hash. In training each drawing is a group; in the test
+    split, a letter in all faces of a font family. A family is the part of a font's file name before the first "-"."""
     drawn = font.stem if split == "train" else font.stem.partition("-")[0]
     return int.from_bytes(hashlib.sha256(f"{split}/{drawn}/{char}".encode()).digest()[:8], "little")
 
@@ -160,6 +170,7 @@ def render_classes(
     Args:
         classes: strings of one or more characters that count as the same class ("Cc").
         fonts_of: character -> font files to render it with; a class uses all (font, character) pairs in turn.
+        variation: how far characters are deformed.
         stream: name of the random stream; each split and revision has its own.
 
     Returns:
@@ -181,8 +192,8 @@ def render_classes(
 
 
 def draw(of_class: Sequence[tuple[Path, str]], numbers_NU: np.ndarray, variation: Variation) -> Iterator[np.ndarray]:
-    """Yield uint8 images (28, 28). Image i is made from drawing `of_class[i % len(of_class)]` and from row i of
-    `numbers_NU`, which has NUMBERS random numbers in [0, 1)."""
+    """Yield uint8 images (28, 28) of one class. Image i is made from the drawing `of_class[i % len(of_class)]`, a pair
+    (font, character), and from row i of `numbers_NU`, which has NUMBERS random numbers in [0, 1)."""
     from PIL import Image
 
     corners_NQ8 = _corners(numbers_NU, variation)
@@ -204,11 +215,11 @@ def draw(of_class: Sequence[tuple[Path, str]], numbers_NU: np.ndarray, variation
 
 
 def _corners(numbers_NU: np.ndarray, variation: Variation) -> np.ndarray:
-    """Return where the quadrilaterals of each finished image lie in the master drawing, in its pixels: (N,
-    quadrilaterals, 4 corners x 2).
+    """Return where the corners of the mesh's quadrilaterals lie in the master drawing, in its pixels: (N,
+    quadrilaterals, 8), four corners (x, y) for each. `numbers_NU`: random numbers in [0, 1), one row per image.
 
-    The inverse map is computed: a node of the finished image is moved by its jitter, then shift, rotation, shear and
-    scale are undone.
+    The inverse map is computed: each node of the finished image's mesh is moved at random (`warp`), then shift,
+    rotation, shear and scale are undone.
     """
     count = len(numbers_NU)
     signed_NU = 2.0 * numbers_NU - 1.0
@@ -234,8 +245,8 @@ def _corners(numbers_NU: np.ndarray, variation: Variation) -> np.ndarray:
 
 @functools.lru_cache(maxsize=4096)
 def master(font: Path, char: str, stroke: int = 1) -> Image.Image:
-    """Render the undeformed character, white on a black square of CANVAS pixels per side, its longer side scaled to
-    MASTER pixels. `stroke`: size of the filter that thickens it; 1 does nothing.
+    """Render a character without deformation, white on a black square of CANVAS pixels per side, its longer side scaled
+    to MASTER pixels. `stroke`: size of the filter that thickens it; 1 does nothing.
 
     Raises:
         ValueError: the font renders nothing for this character.
@@ -266,19 +277,21 @@ def _face(font: Path, size: int) -> ImageFont.FreeTypeFont:
 
 @functools.cache
 def _missing(font: Path) -> bytes:
-    """Return the pixels that the font renders for a character that it does not have."""
+    """Return the pixels that the font renders in place of a character that it does not have."""
     return bytes(_face(font, MASTER).getmask("\U0010fffd"))
 
 
 @functools.cache
 def has_character(font: Path, char: str) -> bool:
-    """Whether the font has the character: it renders something other than its sign for missing characters."""
+    """Whether the font has the character: it renders something other than its sign for missing characters
+    (`_missing`)."""
     drawn = bytes(_face(font, MASTER).getmask(char))
     return any(drawn) and drawn != _missing(font)
 
 
 def matplotlib_fonts(*names: str) -> tuple[Path, ...]:
-    """Return the paths of fonts inside the installed matplotlib, found without importing it. `names`: without ".ttf".
+    """Return the paths of fonts inside the installed matplotlib, found without importing it. `names`: their file names
+    without ".ttf".
 
     Raises:
         UserError: matplotlib or one of the files is missing.
@@ -294,8 +307,8 @@ def matplotlib_fonts(*names: str) -> tuple[Path, ...]:
 
 
 def fingerprint(*parts: object, fonts: Sequence[Path]) -> str:
-    """Return 16 hex digits that identify everything that rendered pixels depend on: settings (`parts`), font files, and
-    the versions of Pillow and FreeType."""
+    """Return 16 hex digits that identify everything that rendered pixels depend on: settings (`parts`, of which the
+    `repr` is hashed), font files, and the versions of Pillow and FreeType."""
     from PIL import Image, features
 
     digest = hashlib.sha256(repr((parts, Image.__version__, features.version("freetype2"))).encode())

@@ -76,7 +76,7 @@ class Shape:
 
 
 class Dice:
-    """An endless source of the random numbers of one scene, which is named by `address`."""
+    """An endless source of random numbers for one scene. They depend only on `address`, the scene's name."""
 
     def __init__(self, address: str) -> None:
         blocks = (uniforms(f"{address}/{block}", count=NUMBERS).tolist() for block in itertools.count())
@@ -93,10 +93,11 @@ Compose = Callable[[int, Dice], list[Shape]]
 
 
 def data_set(name: str, description: str, *, compose: Compose, classes: tuple[str, ...]) -> DataSet:
-    """Return a data set of rendered scenes, in which one property of the scene is classified.
+    """Return the description of a data set of rendered scenes, in which one property of the scene is classified.
 
     Args:
         compose: (label, random numbers) -> shapes of a scene with this label.
+        classes: names of the classes, in label order.
     """
     train, test = COUNTS.values()
     return DataSet(
@@ -122,12 +123,13 @@ def image_set(
     classes: tuple[str, ...],
     revision: int = REVISION,
 ) -> ImageSet:
-    """Return one split of a task's scenes, rendered once and cached. COUNTS gives their number; labels cycle through
-    the classes.
+    """Return one split of the scenes of the data set `name`, rendered once and cached. COUNTS gives their number;
+    labels cycle through the classes.
 
     Args:
         root: ignored, because scenes are rendered.
         compose: (label, random numbers) -> shapes of a scene with this label.
+        classes: names of the classes, in label order.
     """
     count = COUNTS[split]
     labels_N = np.arange(count, dtype=np.int64) % len(classes)
@@ -158,7 +160,7 @@ def draw(shapes: list[Shape], *, ground: float, noise: str) -> np.ndarray:
     """Render shapes on a plain background, with antialiased edges and noise; return uint8 (28, 28).
 
     Args:
-        ground: grey level of the background.
+        ground: grey level of the background, 0 to 255.
         noise: name of the random stream of the noise.
     """
     side = SIZE * OVERSAMPLE
@@ -172,8 +174,8 @@ def draw(shapes: list[Shape], *, ground: float, noise: str) -> np.ndarray:
 
 
 def corners(shape: Shape) -> list[tuple[int, int]]:
-    """Return the corners of a shape in pixels of the oversampled picture. They are integers, so that no machine rounds
-    an edge differently."""
+    """Return the corners (x, y) of a shape in pixels of the oversampled picture. They are integers, so that no machine
+    rounds an edge differently."""
     cos, sin = math.cos(shape.angle), math.sin(shape.angle)
     return [
         (
@@ -185,11 +187,13 @@ def corners(shape: Shape) -> list[tuple[int, int]]:
 
 
 def somewhere(dice: Dice, *, radius: float, margin: float = 0.5) -> tuple[float, float]:
-    """Return a random centre (x, y) in pixels such that a shape of this radius lies inside the picture."""
+    """Return a random centre (x, y) in pixels such that a shape of this radius lies inside the picture, at least
+    `margin` pixels from its border."""
     reach = 1.3 * radius + margin
     return dice.between(reach, SIZE - reach), dice.between(reach, SIZE - reach)
 
 
 def look(dice: Dice, outlines: tuple[str, ...] = ANY) -> dict[str, Any]:
-    """Return random values for the properties of a shape that are not classified: outline, angle and brightness."""
+    """Return random values, as arguments of `Shape`, for three properties of a shape: its outline (one of `outlines`),
+    angle and brightness."""
     return {"outline": dice.pick(outlines), "angle": dice.between(0, 2 * math.pi), "ink": dice.between(90, 185)}

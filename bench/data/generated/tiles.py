@@ -30,10 +30,10 @@ PLAIN = 2.0  # least standard deviation of a tile in grey levels; tiles that var
 
 
 def data_set(name: str, description: str, *, files: Mapping[str, str], level: bool = False, **facts: Any) -> DataSet:
-    """Return a data set of tiles of some pictures.
+    """Return the description of a data set whose images are tiles cut from pictures.
 
     Args:
-        files: class name -> file in scikit-image.
+        files: class name -> file in scikit-image, the picture from which the tiles of the class are cut.
         level: give all tiles the same mean and contrast, so that only their texture is informative.
         facts: further attributes of the `DataSet`.
     """
@@ -58,7 +58,7 @@ def data_set(name: str, description: str, *, files: Mapping[str, str], level: bo
 
 
 def _side(name: str, option: str) -> int:
-    """Return the pixels per side of a tile: 56 for the option "56px", STEP for "".
+    """Return the pixels per side of a tile: 56 for the option "56px" of a set's name, STEP for "".
 
     Raises:
         UserError: the option is not a size, or is out of range.
@@ -92,8 +92,8 @@ def _load(
 
 
 def folder_with(files: tuple[str, ...], root: Path | None) -> Path | None:
-    """Return the folder that holds all of these files: in the data root, or in scikit-image (which is not imported).
-    None if there is none."""
+    """Return the folder that holds all of these files: "scikit-image" in the data root `root`, or else the installed
+    package (which is not imported). None if neither holds them all."""
     folders = [root / "scikit-image" if root else None, in_package("skimage", "data")]
     return next((folder for folder in folders if folder and all((folder / file).is_file() for file in files)), None)
 
@@ -103,6 +103,7 @@ def cut(paths: Sequence[Path], split: str, *, side: int, level: bool) -> dict[st
 
     Args:
         split: "train" for the left two thirds of each picture, "test" for the right third; they share no pixel.
+        side: pixels per side of a tile.
         level: give every tile the same mean and contrast, so that only its texture is informative.
     """
     tiles = [_tiles(_read(path), split, side) for path in paths]
@@ -121,7 +122,8 @@ def _read(path: Path) -> np.ndarray:
 
 
 def _tiles(picture_HW: np.ndarray, split: str, side: int) -> np.ndarray:
-    """Return the tiles of one split of a picture, uint8 (N, side, side), without those that show nothing (`PLAIN`)."""
+    """Return the tiles of one split of a picture, uint8 (N, side, side), without those that show nothing (`PLAIN`).
+    `split`: "train" or "test"; `side`: pixels per side of a tile."""
     height, width = picture_HW.shape
     border = round(width // STEP * TRAIN_SHARE) * STEP
     first, end = (0, border) if split == "train" else (border, width)
@@ -136,6 +138,7 @@ def _tiles(picture_HW: np.ndarray, split: str, side: int) -> np.ndarray:
 
 
 def _levelled(tiles_NHW: np.ndarray) -> np.ndarray:
-    """Return the tiles, each with mean 128 and a standard deviation of 48 grey levels."""
+    """Return the tiles, each scaled to a mean of 128 and a standard deviation of 48 grey levels, uint8 (N, side,
+    side)."""
     mean_N11, std_N11 = (f(axis=(1, 2), keepdims=True) for f in (tiles_NHW.mean, tiles_NHW.std))
     return np.clip(np.rint(128 + 48 * (tiles_NHW - mean_N11) / std_N11), 0, 255).astype(np.uint8)

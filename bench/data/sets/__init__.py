@@ -1,5 +1,5 @@
-"""Data sets by name: one file each, which exports DATASET, and the rows of the table of public sets, which is imported
-only when a row is needed."""
+"""Data sets by name: one file each, which exports DATASET. Published sets have a row in a table instead
+(`bench.data.public`), which is imported only when a row is needed."""
 
 from __future__ import annotations
 

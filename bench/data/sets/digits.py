@@ -43,7 +43,8 @@ def load(split: str, *, root: Path | None) -> ImageSet:
 
 
 def _file() -> Path | None:
-    """Return the path of the file inside scikit-learn. The package is not imported, because that takes a second."""
+    """Return the path of the file inside scikit-learn; None if that is not installed. The package is not imported,
+    because that takes a second."""
     return in_package("sklearn", "datasets/data/digits.csv.gz")
 
 

@@ -52,8 +52,8 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def _folders(root: Path | None) -> list[Path]:
-    """Return the folders in which the full set may lie: below the data root (also in torchvision's layout), then the
-    system's folder."""
+    """Return the folders in which the full set may lie: some below the data root `root` (also in torchvision's layout),
+    then the system's folder."""
     below = [root / "fashion-mnist", root / "fashion_mnist", root / "FashionMNIST" / "raw"] if root else []
     return [*below, SYSTEM_FOLDER]
 

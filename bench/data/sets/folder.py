@@ -1,9 +1,10 @@
 """A folder of the user's own images: `folder:flowers` is <data root>/flowers, in any of these formats:
 
 * a folder of images per class, with or without train/ and test/ (or val/) above them;
-* WebDataset shards, `train-0000.tar` …; * Parquet with embedded images, as the Hugging Face hub ships it, or the
-  Arrow files of its package `datasets`;
-* NumPy archives, `train.npz` and `test.npz` (or one with train_images …); * the four IDX files;
+* WebDataset shards, `train-0000.tar` …;
+* Parquet with embedded images, as the Hugging Face hub ships it, or the Arrow files of its package `datasets`;
+* NumPy archives, `train.npz` and `test.npz` (or one with train_images …);
+* the four IDX files (MNIST's format);
 * image files anywhere below the folder, with a table of their labels (bench/data/labels.py).
 
 Large sets are streamed (bench/data/stream.py): their files are indexed once, and decoded when they are needed; random
@@ -66,29 +67,32 @@ def load(split: str, *, root: Path | None, option: str = "", as_published: bool 
 
 @dataclass(frozen=True, kw_only=True)
 class About:
-    """The labels and groups that tables give to a folder's images; None without such a table."""
+    """What tables state about a folder's images: their labels, and their groups (images that belong together, such as
+    those of one patient). Each is None without such a table."""
 
     labels: labels.Labels | None = None
     groups: grouping.Groups | None = None
 
     @property
     def words(self) -> str:
-        """The parts of a set's name that identify the labels and groups, separated by blanks."""
+        """Parts of a set's name, "labels-" or "groups-" and a hash, that identify these labels and groups, separated by
+        a blank; "" if there are neither."""
         return " ".join(one.word for one in (self.labels, self.groups) if one is not None and one.word)
 
 
 def about_images(folder: Path, option: str = "") -> About:
-    """Return the labels and groups whose hashes an option states, or else those of tables in the folder.
+    """Return the labels and groups of a folder's images: those whose hashes `option` (the text after the first colon of
+    the set's name) states, or else those of tables in the folder.
 
     Raises:
-        UserError: see `bench.data.labels` and `bench.data.groups`.
+        UserError: a table cannot be read, or none has the hash (`bench.data.labels`, `bench.data.groups`).
     """
     return _with_groups(labels.of_folder(folder, _word(labels.WORD, option)), folder, option)
 
 
 def _with_groups(labelled: labels.Labels | None, folder: Path, option: str, file: Path | None = None) -> About:
-    """Add groups to labels: those whose hash `option` states, or those in `file`, or those of the folder's own file, or
-    else those in a column of the table of labels."""
+    """Return labels together with groups: the groups whose hash `option` states, or else those in `file`, or else those
+    of the folder's own file, or else those in a column of the table of labels."""
     word = _word(grouping.WORD, option)
     groups = grouping.of_folder(folder, word) if word or file is None else grouping.read(file)
     if groups is None and labelled is not None and labelled.groups:
@@ -99,16 +103,18 @@ def _with_groups(labelled: labels.Labels | None, folder: Path, option: str, file
 def grouped(
     option: str, *, root: Path | None, file: Path | None, table: Path | None = None, columns: Sequence[str] = ()
 ) -> tuple[str, tuple[str, ...]]:
-    """Return (option extended by the hashes of the images' labels and groups, sentences for the user about these). The
+    """Return (`option` extended by the hashes of the images' labels and groups, sentences for the user about both). The
     option is unchanged if there are no such tables.
 
     Args:
+        option: the text after the first colon of the set's name, "flowers:64px".
+        root: the data root (folder with data sets that are not installed).
         file: file of groups; None for the one in the folder.
         table: table of labels; None for the one in the folder.
         columns: columns of that table, in the form of `--label-columns`.
 
     Raises:
-        UserError: see `bench.data.labels` and `bench.data.groups`.
+        UserError: a table cannot be read, or none has the hash (`bench.data.labels`, `bench.data.groups`).
     """
     folder, word = _place(root, parse_option(option)[0]), _word(labels.WORD, option)
     if word or not (tables := labels.own_tables(folder) if table is None else [table]):
@@ -125,23 +131,24 @@ def grouped(
 
 
 def _word(pattern: re.Pattern[str], option: str) -> str:
-    """Return the part of an option that a pattern matches; "" if there is none."""
+    """Return the part of an option (text with colons) that the pattern matches; "" if there is none."""
     return next((word for word in option.split(":") if pattern.fullmatch(word)), "")
 
 
 def contents(folder: Path, about: About) -> FolderContents:
-    """Return the images in a folder, in any format, with the labels and groups that tables give them.
+    """Return the images in a folder, in any format, with the labels and groups that tables give them (`about`).
 
     Raises:
-        UserError: see the formats; or tables give labels or groups to images that are not separate files.
+        UserError: the images cannot be read (see `find` of `bench.data.formats`); or tables give labels or groups to
+            images that are not separate files.
     """
     found = _format(folder).find(folder) if about.labels is None else labels.contents(folder, about.labels)
     return grouping.divide(found, folder, about.groups) if about.groups is not None else found
 
 
 def _ungrouped(folder: Path, option: str = "") -> FolderContents:
-    """Return the images in a folder with their labels, but without groups, which only decide which images are held
-    out."""
+    """Return the images in a folder with their labels, but without groups, which matter only for which images are held
+    out. `option`: states the hash of the labels, or none for those of the folder's own table."""
     labelled = labels.of_folder(folder, _word(labels.WORD, option))
     return contents(folder, About(labels=labelled))
 
@@ -152,10 +159,11 @@ def read(
     """Return one split of the images in a folder, in any format.
 
     Args:
+        split: "train" or "test".
         storage: size and form in which images are decoded.
-        streamed: whether images are decoded only when they are read; None: if the set is large.
+        streamed: whether images are decoded only when they are read; None to do so if the set is large (`_is_large`).
         name: name of the set.
-        about: labels and groups of the images; None for labels from a table in the folder.
+        about: labels and groups of the images; None for labels from a table in the folder, and no groups.
     """
     shown, as_published = name, storage.as_published
     about = About(labels=labels.of_folder(folder, "")) if about is None else about
@@ -193,13 +201,15 @@ def read(
 
 
 def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
-    """Return (pixels per side, channels), read from the headers of images; see `bench.data.load.look`."""
+    """Return (pixels per side, None for many sizes; channels) of the images in the folder that `option` names, read
+    from the headers of images. `root`: the data root."""
     name, storage, _ = parse_option(option)
     return look_into(_place(root, name), storage, option)
 
 
 def look_into(folder: Path, storage: Storage, option: str = "") -> tuple[int | None, int]:
-    """Return (pixels per side or None, channels) of the images in a folder; see `DataSet.look`."""
+    """Return (pixels per side, channels) of the images in a folder as `storage` keeps them; the side is None if they
+    have many sizes. `option`: states the hash of the labels, if any."""
     if (known := index.indexed(folder, "train", as_published=False)) is not None:
         return storage.size, storage.channels or int(known.channels.max())
     if storage.size is not None and storage.channels is not None:
@@ -212,8 +222,8 @@ def look_into(folder: Path, storage: Storage, option: str = "") -> tuple[int | N
 
 
 def _shapes(source: Source) -> set[tuple[int, int, int]]:
-    """Return the different (height, width, channels) of some images. If these are all equal, all images are examined,
-    because a single different one would make decoding fail."""
+    """Return the different (height, width, channels) of LOOKED_AT images. If these are all equal, all images are
+    examined, because a single different one would make decoding fail."""
     some = {int(number) for number in np.linspace(0, len(source) - 1, LOOKED_AT)}
     shapes = {shape for number in sorted(some) if (shape := head(source.read(number))) is not None}
     if source.is_pixels or len(some) == len(source) or len(shapes) != 1:
@@ -234,12 +244,14 @@ def _shapes(source: Source) -> set[tuple[int, int, int]]:
 
 
 def listed_images(option: str, *, root: Path | None) -> int:
-    """Return the number of training images, as listed: unreadable ones are counted too, until the set is indexed."""
+    """Return the number of training images in the folder that `option` names, as listed: unreadable ones are counted
+    too, until the set is indexed. `root`: the data root."""
     return listed_in(_place(root, parse_option(option)[0]), option)
 
 
 def listed_in(folder: Path, option: str = "") -> int:
-    """Return the number of training images in a folder; see `DataSet.listed_images`."""
+    """Return the number of training images in a folder, without decoding any. `option`: states the hash of the labels,
+    if any."""
     if (known := index.indexed(folder, "train", as_published=False)) is not None:  # fast; listing shards takes minutes
         return len(known)
     sources = _ungrouped(folder, option).sources
@@ -247,12 +259,14 @@ def listed_in(folder: Path, option: str = "") -> int:
 
 
 def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
-    """Return up to LOOKED_AT encoded images, spread evenly over the set."""
+    """Return up to LOOKED_AT encoded images of the folder that `option` names, spread evenly over it. `root`: the data
+    root."""
     return encoded_in(_place(root, parse_option(option)[0]), option)
 
 
 def encoded_in(folder: Path, option: str = "") -> list[bytes]:
-    """Return up to LOOKED_AT encoded images of a folder, spread evenly over it; see `DataSet.some_encoded`."""
+    """Return up to LOOKED_AT encoded images of a folder, spread evenly over it. `option`: states the hash of the
+    labels, if any."""
     contents = list[bytes]()
     known = index.indexed(folder, "train", as_published=False)
     source = known or next(iter(_ungrouped(folder, option).sources.values()))
@@ -263,7 +277,7 @@ def encoded_in(folder: Path, option: str = "") -> list[bytes]:
 
 
 def _place(root: Path | None, name: str) -> Path:
-    """Return the path of a folder in the data root.
+    """Return the path of the folder `name` in the data root `root`.
 
     Raises:
         UserError: there is no data root or no such folder.
@@ -276,7 +290,7 @@ def _place(root: Path | None, name: str) -> Path:
 
 
 def _is_large(number: int, storage: Storage) -> bool:
-    """Whether a split of `number` images is streamed if the option does not say. This depends on the set only, not on
+    """Whether a split of `number` images is streamed if its option does not say. This depends on the set only, not on
     the machine."""
     return storage.size is not None and number * storage.size**2 * (storage.channels or 3) > STREAMED_BYTES
 
@@ -303,9 +317,11 @@ def _left_out(number: int) -> str:
 
 
 def parse_option(option: str) -> tuple[str, Storage, bool | None]:
-    """Parse an option into (name of the folder, storage, whether images are streamed or None if the option does not
-    say): "flowers:64px:rgb" -> ("flowers", Storage(size=64, channels=3), None). Without a name the folder is the data
-    root.
+    """Parse the option of a set's name into (name of the folder, storage, streamed): "flowers:64px:rgb" -> ("flowers",
+    Storage(size=64, channels=3), None).
+
+    `streamed` says whether images are decoded only when they are read, None if the option does not say. An option
+    without the name of a folder means the data root itself, ".".
 
     Raises:
         UserError: the name is not a single plain folder name, or a word is unknown.
@@ -326,8 +342,13 @@ def parse_option(option: str) -> tuple[str, Storage, bool | None]:
 
 
 def parse_words(words: Sequence[str], *, shown: str, options: str) -> tuple[Storage, bool | None]:
-    """Parse the words of an option into (storage, whether images are streamed or None if no word says). `shown`: name
-    of the set in messages; `options`: explanation of the known words.
+    """Parse words such as "64px", "rgb" and "stream" into (storage, streamed).
+
+    `streamed` says whether images are decoded only when they are read, None if no word says.
+
+    Args:
+        shown: name of the set in messages.
+        options: explanation of the known words, for messages.
 
     Raises:
         UserError: a word is unknown, or a size is out of range.
@@ -348,7 +369,7 @@ def parse_words(words: Sequence[str], *, shown: str, options: str) -> tuple[Stor
 
 
 def _format(folder: Path) -> ModuleType:
-    """Return the module of `bench.data.formats` that reads a folder, by the names of files in it and one level
+    """Return the module of `bench.data.formats` that reads a folder, chosen by the names of files in it and one level
     below."""
     names = {path.name for path in folder.iterdir()}
     names |= {path.name for pattern in ("*/*.parquet", "*/*.arrow", "*/*.tar") for path in folder.glob(pattern)}
@@ -383,7 +404,8 @@ def _build(
 
 
 def _multi_labels(stored: dict[str, np.ndarray], split: str, *, real_too: bool) -> real.MultiLabels | None:
-    """Return all classes of each image: from a table of labels, or, with `real_too`, from ReaL labels; None without."""
+    """Return all classes of each image of a split, from arrays in the cache (`stored`): those of a table of labels, or
+    else, with `real_too`, the ReaL labels (`bench.data.real`); None if there are neither."""
     if f"{split}_several_classes" in stored:
         return real.from_arrays(stored, f"{split}_several")
     return real.from_arrays(stored) if real_too else None

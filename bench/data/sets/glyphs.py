@@ -1,10 +1,11 @@
-"""Glyphs: letters and symbols rendered from the fonts inside matplotlib, 28 px grey; the default upstream set.
+"""Glyphs: letters and symbols rendered from the fonts inside matplotlib, 28 px grey; the default upstream set, on which
+models are pre-trained.
 
 Training images come from DejaVu Sans and, for the letters, Computer Modern; test images from DejaVu Sans Mono, so that
 no font family is on both sides. Characters that look alike share a class or are left out. Because digits and `scripts`
-are downstream sets, no digit is in this set, nothing that looks like one (no o, l, s, z, b, g, q, A, B, D, …), and
-nothing that looks like a letter of `scripts`. Only A to Z and a to z of Computer Modern are used: its files put other
-symbols on other characters' code points.
+are downstream sets, on which pre-trained models are evaluated, no digit is in this set, nothing that looks like one (no
+o, l, s, z, b, g, q, A, B, D, …), and nothing that looks like a letter of `scripts`. Only A to Z and a to z of Computer
+Modern are used: its files put other symbols on other characters' code points.
 
 The strength of the deformation was chosen by looking at results: more of it did not help the larger models and kept the
 small ones from learning at all (`docs/limits.md`).
@@ -41,7 +42,7 @@ TEST_FONTS = ("DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique",
 
 
 def fonts(split: str, char: str = "a") -> Sequence[Path]:
-    """Return the font files with which a character of a split is rendered."""
+    """Return the font files in which the character `char` is rendered in a split, "train" or "test"."""
     if split == "test":
         return matplotlib_fonts(*TEST_FONTS)
     return matplotlib_fonts(*TRAIN_FONTS, *(TRAIN_FONTS_LETTERS if char in string.ascii_letters else ()))

@@ -26,7 +26,9 @@ OPTIONS = (
 
 
 def parse(option: str) -> tuple[hub_copy.Repository, Storage, bool | None]:
-    """Parse an option into (files on the hub, storage, whether images are streamed or None if the option does not say).
+    """Parse the option of a set's name, "owner/name:3fbd1f2:64px", into (repository, storage, streamed).
+
+    `streamed` says whether images are decoded only when they are read, None if the option does not say.
 
     Raises:
         UserError: the option does not begin with the name of a set, or has an unknown word.
@@ -54,23 +56,26 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def look(option: str, *, root: Path | None) -> tuple[int | None, int]:
-    """Return (pixels per side or None, channels) of a set's images; see `bench.data.load.look`."""
+    """Return (pixels per side, None for many sizes; channels) of the images of the set that `option` names. `root`: the
+    data root."""
     place, storage, _ = _here(option, root)
     return folder.look_into(place, storage)
 
 
 def listed_images(option: str, *, root: Path | None) -> int:
-    """Return the number of training images, from the lists in the set's files."""
+    """Return the number of training images of the set that `option` names, without decoding any. `root`: the data
+    root."""
     return folder.listed_in(_here(option, root)[0])
 
 
 def some_encoded(option: str, *, root: Path | None) -> list[bytes]:
-    """Return a few encoded images, spread evenly over the set."""
+    """Return a few encoded images of the set that `option` names, spread evenly over it. `root`: the data root."""
     return folder.encoded_in(_here(option, root)[0])
 
 
 def download(option: str) -> Download:
-    """Ask the hub about a set and return what a download fetches. The download's name has the commit in it."""
+    """Ask the Hugging Face hub about the set that `option` names, and return what a download of it fetches. The
+    download's name states the commit."""
     from bench.data.hub import look_up  # imported here, because studies do not need it
 
     wanted, storage, streamed = parse(option)
@@ -82,7 +87,9 @@ def download(option: str) -> Download:
 
 
 def _here(option: str, root: Path | None) -> tuple[Path, Storage, bool | None]:
-    """Return (folder with the files of a set, storage, whether images are streamed or None).
+    """Return (folder below the data root `root` with the files of the set that `option` names, storage, streamed).
+
+    `streamed` says whether images are decoded only when they are read, None if the option does not say.
 
     Raises:
         UserError: the option names no commit, or its files are not all on this machine.

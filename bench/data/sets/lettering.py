@@ -1,8 +1,8 @@
 """Lettering: the characters of `glyphs` in more sizes, weights and places, in any number of images.
 
-`lettering` has 100 classes x 100 images; `lettering:100x3000` has 300,000 images. An image depends only on (class,
-index), so a larger set contains every smaller one. Each is deformed by 26 random numbers of its own, so no two are
-copies; test images have other fonts, characters and random streams (`tests/data/test_generated.py`).
+`lettering` has 100 classes x 100 images; `lettering:100x3000` has 300,000 images. An image of a split depends only on
+(class, index), so a larger set contains every smaller one. Each is deformed by 26 random numbers of its own, so no two
+are copies; test images have other fonts, characters and random streams (`tests/data/test_generated.py`).
 
 The strength of the deformation was chosen by looking at results: with almost twice as much, a ResNet had learned
 nothing after 14,000 images, while a ViT had. So this set does not compare the two families neutrally
@@ -35,12 +35,13 @@ VARIATION = Variation(
 
 
 def look(option: str, *, root: Path | None) -> tuple[int, int]:
-    """Return (pixels per side, channels); see `bench.data.load.look`."""
+    """Return (pixels per side, channels). `option`: the size after the colon of the set's name, "100x3000"; `root` is
+    ignored."""
     return _asked(option).side, 1
 
 
 def size(option: str) -> Numbers:
-    """Return the numbers of images and classes, without rendering any."""
+    """Return the numbers of images and classes that `option` (such as "100x3000") asks for, without rendering any."""
     return _asked(option).size
 
 
@@ -76,7 +77,8 @@ def _asked(option: str) -> Asked:
 
 
 def drawn_by_number(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:
-    """Render the images with these indices in the set, uint8 (N, 28, 28, 1)."""
+    """Render the images at positions `numbers_N` of a split, uint8 (N, 28, 28, 1). Image i is of class i %
+    `classes`."""
     images_NHW = np.empty((len(numbers_N), size, size), dtype=np.uint8)
     for label in np.unique(numbers_N % classes):  # class by class, so that cached drawings are reused
         rows_M = np.flatnonzero(numbers_N % classes == label)

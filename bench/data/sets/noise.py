@@ -1,4 +1,5 @@
-"""Random pixels with labels that mean nothing, used by the speed suite. There is nothing to learn in them."""
+"""Random pixels, each image with a class of its own, for the suite that measures speed. There is nothing to learn in
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ COUNT = 1_000  # number of images of each split, and of classes
 
 
 def load(split: str, *, root: Path | None) -> ImageSet:
-    """Return images of random pixels, each of which is a class of its own."""
+    """Return COUNT images of random pixels, each of which is a class of its own; they differ between the splits."""
     random = np.random.default_rng(0 if split == "train" else 1)
     return ImageSet(
         name="noise",

@@ -1,10 +1,10 @@
-"""Scripts: Greek and Cyrillic letters in font families that `glyphs` never uses; the downstream set that is most
-similar to the default upstream set, `glyphs`.
+"""Scripts: Greek and Cyrillic letters in font families that `glyphs` never uses. Of the downstream sets, on which
+pre-trained models are evaluated, it is most similar to the default upstream set, `glyphs`.
 
-The probe learns from STIX and DejaVu Serif and is tested on four other families, two with serifs and two without, with
-four faces each: 34 letters, 136 designs of them, 544 drawings, three images of each. Letters that look like a Latin
-letter, like a class of `glyphs` or like each other in any of the families are left out, and so are lower-case Cyrillic
-letters whose italic has another shape.
+The few-shot probe learns from STIX and DejaVu Serif and is tested on four other families, two with serifs and two
+without, with four faces each: 34 letters, 136 designs of them (a letter in a family), 544 drawings (a letter in a
+face), three images of each drawing. Letters that look like a Latin letter, like a class of `glyphs` or like each other
+in any of the families are left out, and so are lower-case Cyrillic letters whose italic has another shape.
 
 The strength of the deformation was chosen on 27 November 2026 by a rule that does not depend on any network: the ranges
 of a published set of deformed characters, affNIST (T. Tieleman, 2013), are used unchanged, and nothing else is added.
@@ -47,7 +47,7 @@ FACES = ("Regular", "Bold", "Italic", "BoldItalic")
 
 
 def fonts(split: str, char: str = "a") -> Sequence[Path]:
-    """Return the font files of a split; they are the same for every character."""
+    """Return the font files of a split, "train" or "test"; they are the same for every character `char`."""
     if split == "train":
         return matplotlib_fonts(*TRAIN)
     folder = Path(embedded.__file__).with_name("fonts")

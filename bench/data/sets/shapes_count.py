@@ -12,8 +12,8 @@ TRIES = 40  # attempts to place a shape before all shapes are placed anew
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
-    """Return a scene of `label + 1` shapes. Their common size is random, so that the area they cover alone does not
-    tell their number."""
+    """Return the shapes of a scene, `label + 1` of them, at random places. Their common size is random, so that the
+    area they cover does not tell their number by itself."""
     common = dice.between(1.8, 2.9)
     placed: list[shapes.Shape] = []
     for attempt in itertools.count():

@@ -11,8 +11,8 @@ CLASSES = ("5.5 to 8 px", "8 to 10.5 px", "10.5 to 13 px", "13 to 15.5 px", "15.
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
-    """Return a scene of two shapes at a random distance within the bin `label`, in a random direction and place; both
-    lie inside the picture."""
+    """Return the two shapes of a scene, at a random distance within the bin `label` (an index of CLASSES), in a random
+    direction and place; both lie inside the picture."""
     distance = NEAREST + (label + dice.between(0, 1)) * (FURTHEST - NEAREST) / len(CLASSES)
     sizes = (dice.between(1.5, 2.3), dice.between(1.5, 2.3))
     looks = (shapes.look(dice), shapes.look(dice))

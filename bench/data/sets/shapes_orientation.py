@@ -11,8 +11,8 @@ CLASSES = ("east", "south-east", "south", "south-west", "west", "north-west", "n
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
-    """Return a scene of one arrow or wedge in a random place, with a random angle in the sector `label`. Angles
-    increase clockwise, because rows are counted downwards."""
+    """Return the only shape of a scene, an arrow or a wedge in a random place, with a random angle in the sector
+    `label` (an index of CLASSES). Angles increase clockwise, because rows are counted downwards."""
     radius = dice.between(3.5, 7.0)
     x, y = shapes.somewhere(dice, radius=radius)
     shape = shapes.Shape(x=x, y=y, radius=radius, **shapes.look(dice, shapes.POINTED))

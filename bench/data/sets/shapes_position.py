@@ -10,8 +10,8 @@ MARGIN = 4.0  # pixels at the left and right border in which no centre lies
 
 
 def scene(label: int, dice: shapes.Dice) -> list[shapes.Shape]:
-    """Return a scene of a shape, whose centre is at a random position in the bin `label`, and three small
-    distractors."""
+    """Return the shapes of a scene: three small specks that distract, and one larger shape, whose centre has a random
+    horizontal position in the bin `label` (0 to 7)."""
     specks = []
     for _ in range(3):
         x, y = shapes.somewhere(dice, radius=0.9)

@@ -2,10 +2,10 @@
 
 Elevations: NASA's Shuttle Radar Topography Mission, 3 arc seconds, around Jacksboro, Tennessee, as shipped in
 matplotlib. An image is the relief of 28 x 28 posts (points with an elevation; about 2 x 2.6 km), lit from the
-north-west at 45 degrees. The class is the landform of its centre by Weiss (2001, "Topographic position and landforms
-analysis"), computed from the elevation above the mean of a disc and from the slope, neither of which the shading shows
-directly. Training tiles come from the west and test tiles from the east, without a common post; neighbouring tiles of
-one split overlap.
+north-west at 45 degrees. Its class is the landform of its centre as Weiss defines it (2001, "Topographic position and
+landforms analysis"), computed from the slope and from the elevation above the mean of the surrounding disc; the shading
+shows neither directly. Training tiles come from the west and test tiles from the east, without a common post;
+neighbouring tiles of one split overlap.
 """
 
 from __future__ import annotations
@@ -55,8 +55,12 @@ def _file() -> Path | None:
 
 
 def _build(path: Path, split: str) -> dict[str, np.ndarray]:
-    """Cut tiles at regular distances and keep COUNTS of them, evenly spaced. Return {"images": uint8 (N, 28, 28, 1),
-    "labels": int64 (N,)}."""
+    """Cut tiles of a split out of the elevations in the file `path`, at regular distances, and keep COUNTS[split] of
+    them, evenly spaced. Return {"images": uint8 (N, 28, 28, 1), "labels": int64 (N,)}.
+
+    Raises:
+        UserError: the file cannot be read.
+    """
     try:
         with np.load(path, allow_pickle=False) as file:
             height_RC = file["elevation"].astype(np.float64)
@@ -82,11 +86,11 @@ def _build(path: Path, split: str) -> dict[str, np.ndarray]:
 
 def shade(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
     """Return a shaded relief, uint8 (R, C): the cosine between the ground's normal and the light, times 255; 0 where
-    the ground faces away. North is up.
+    the ground faces away from the light. North is up.
 
     Args:
         height_RC: elevations in metres.
-        spacing: metres between rows, and between columns.
+        spacing: (metres between rows, metres between columns).
     """
     south_RC, east_RC = np.gradient(height_RC, *spacing)
     length_RC = np.sqrt(1 + south_RC**2 + east_RC**2)
@@ -97,8 +101,9 @@ def shade(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
 
 
 def landforms(height_RC: np.ndarray, spacing: tuple[float, float]) -> np.ndarray:
-    """Return the class of each post, an index of CLASSES, by Weiss: from the standardised elevation above the mean of a
-    disc; "flat" and "middle slope" are divided at a slope of 5 degrees. Arguments are as in `shade`."""
+    """Return the landform of each post (point with an elevation) as an index of CLASSES, (R, C), as Weiss (2001)
+    defines it: by the standardised elevation above the mean of the surrounding disc. At intermediate elevations, a
+    slope up to 5 degrees is "flat", a steeper one "middle slope". Arguments are as in `shade`."""
     from scipy import ndimage
 
     reach = np.arange(-RADIUS, RADIUS + 1)

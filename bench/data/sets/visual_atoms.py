@@ -20,12 +20,13 @@ USUAL = Asked(classes=100, per_class=100, side=64)
 
 
 def look(option: str, *, root: Path | None) -> tuple[int, int]:
-    """Return (pixels per side, channels); see `bench.data.load.look`."""
+    """Return (pixels per side, channels). `option`: the size after the colon of the set's name, such as
+    "1000x1000:32px"; `root` is ignored."""
     return parsed("visual-atoms", option, USUAL).side, 3
 
 
 def size(option: str) -> Numbers:
-    """Return the numbers of images and classes, without rendering any."""
+    """Return the numbers of images and classes that `option` (such as "1000x1000") asks for, without rendering any."""
     return parsed("visual-atoms", option, USUAL).size
 
 
@@ -44,7 +45,8 @@ def load(split: str, *, root: Path | None, option: str = "") -> ImageSet:
 
 
 def draw(numbers_N: np.ndarray, *, classes: int, split: str, size: int) -> np.ndarray:
-    """Render the images with these indices in the set, uint8 (N, size, size, 3)."""
+    """Render the images at positions `numbers_N` of a split, uint8 (N, size, size, 3). Image i is of class i %
+    `classes`."""
     parts = np.array_split(numbers_N, max(1, len(numbers_N) // atoms.AT_ONCE))
     return np.concatenate([atoms.draw(part % classes, part // classes, split=split, size=size) for part in parts])
 

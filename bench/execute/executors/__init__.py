@@ -1,1 +1,2 @@
-"""An executor starts workers somewhere; each is one file, loaded by name: `--executor NAME`."""
+"""Executors, which start workers on this machine or on a cluster: one file each, which `--executor NAME` loads by its
+name."""

@@ -1,6 +1,7 @@
-"""The interface of executors, which start workers of one kind elsewhere and tell how each of them ended.
+"""The interface of executors on clusters. Each executor object starts workers of one kind and tells how each of them
+ended.
 
-The study's folder remains the only truth: an executor neither assigns cells nor carries results.
+The study's folder alone says which cells are done: an executor neither assigns cells nor carries results.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ class Resources:
     """The resources that each worker of one kind needs.
 
     Attributes:
-        gpus, cpus, memory: on each of its `nodes` machines; memory in bytes.
-        hours: wall time for its longest cell, with a margin.
-        options: NAME=VALUE pairs of `--job`, as the cluster takes them; they override what is here.
+        cpus, gpus: processor cores and GPUs on each of its machines.
+        nodes: number of its machines.
+        memory: bytes of host memory on each of its machines.
+        hours: wall-clock time for its longest cell, with a margin.
+        options: name -> value, as given with `--job NAME=VALUE`. They are the cluster's own options, and override the
+            attributes above.
     """
 
     cpus: int = 1
@@ -37,10 +41,10 @@ class WorkerCommand:
     """How a worker is started.
 
     Attributes:
-        arguments: words of the command, its program's name first.
-        environment: variables that are set in addition to those of its surroundings.
-        folder: for the executor's files and the workers' logs. Its name is unique.
-        number: number of the kind of workers.
+        arguments: words of the command, beginning with the program's name.
+        environment: variables to set in addition to those of the machine on which the worker runs.
+        folder: folder for the executor's files and the workers' logs; its name is unique.
+        number: number of the kind of worker, among the kinds of a run.
     """
 
     arguments: tuple[str, ...]
@@ -54,9 +58,10 @@ class Ended:
     """How a worker ended.
 
     Attributes:
-        code: its exit code, or minus the signal that killed it; None: it ended with its machine, or never began.
-        log: the end of all that it wrote.
-        cancelled: which job it was, where a person cancelled it, so that it is not replaced; "" otherwise.
+        code: its exit code, or minus the number of the signal that killed it; None: its machine failed, or it never
+            began.
+        log: the end of its output.
+        cancelled: the job's name if a person cancelled it, so that it is not replaced; "" otherwise.
     """
 
     code: int | None
@@ -65,17 +70,17 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Starts workers of one kind. Its constructor takes what each of them needs, and their command.
+    """Starts workers of one kind. Its constructor takes (needs: `Resources`, command: `WorkerCommand`).
 
     Attributes:
-        slots: workers that may run at once.
-        queue: name by which a later process adopts the workers; "" where they end with this process.
-        alive: one entry for each worker that is queued or runs.
-        waits: why workers have been queued for long, in the cluster's words; "" where none has.
+        slots: how many workers may run at once.
+        queue: name by which a later process finds these workers again; "" if they end with this process.
+        alive: one entry for each worker that is queued or running.
+        waits: why workers have been queued for long, in the cluster's words; "" if none has.
 
     Raises:
-        UserError: its library or its programs are missing, or refuse the resources; the cluster does not answer, in any
-            method.
+        UserError: the cluster's library or programs are missing, or refuse the resources. From any method: the cluster
+            does not answer.
     """
 
     slots: int = 256
@@ -84,25 +89,28 @@ class Executor(Protocol):
     alive: Collection[Any]
 
     def submit(self, number: int) -> None:
-        """Queue `number` more workers."""
+        """Queue `number` more workers, which begin as soon as the cluster has room."""
 
     def ended(self) -> list[Ended]:
-        """Return the workers that ended since the last call."""
+        """Return how workers ended, for each that ended since the last call."""
 
     def stop(self, *, running: bool = True) -> None:
-        """Cancel queued workers and, if `running`, ask running ones to save and end. Do not wait for that."""
+        """Cancel queued workers and, if `running`, ask running ones to save and end. Do not wait until they have
+        ended."""
 
     def adopt(self, queue: str) -> int:
-        """Follow workers of an earlier process that have not ended. Return how many there are."""
+        """From now on count the workers of an earlier process that are queued or running under the name `queue` as
+        workers of this executor. Return how many there are."""
         return 0
 
     def call_off(self, queue: str) -> None:
-        """Cancel workers of an earlier process that have not ended, since they have nothing left to do."""
+        """Cancel the workers of an earlier process that are queued or running under the name `queue`, since they have
+        nothing left to do."""
 
     def close(self) -> None:
-        """End all workers that are followed."""
+        """End all workers that this executor started or adopted."""
 
 
 def tail(log: Path) -> str:
-    """Return the last LOG_TAIL_BYTES of a log as text."""
+    """Return the last LOG_TAIL_BYTES bytes of a log file as text."""
     return log.read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace")

@@ -1,4 +1,4 @@
-"""Workers as processes of this machine."""
+"""The executor `local`: workers are processes of this machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from bench.plan.plan import Plan
 
 
 def run(plan: Plan, *, on_event: Callable[[int, WorkerEvent], None], tick: Callable[[], None]) -> list[Failure]:
-    """Runs the plan as `bench.execute.local.run` does."""
+    """Run a plan as `bench.execute.local.run` does, with the options that the user gave. Return the cells that
+    failed."""
     asked = plan.machine.asked
     return local.run(plan, on_event=on_event, tick=tick, profile=asked.profile, co2=asked.co2)
 

@@ -1,4 +1,5 @@
-"""Workers as tasks of the Ray cluster that RAY_ADDRESS names; `local` starts one on this machine.
+"""The executor `ray`: workers are tasks of the Ray cluster that RAY_ADDRESS names; the value "local" starts a cluster
+on this machine.
 
 `--job` takes names of Ray's task options: `--job num_gpus=0.5 --job resources.tpu=1`.
 """
@@ -23,8 +24,8 @@ POLL_SECONDS = 0.2  # seconds between looks at a worker
 
 
 def work_of(command: WorkerCommand, log: Path) -> Ended:
-    """Run a worker to its end, as the body of a Ray task, and return how it ended. A task that is cancelled ends its
-    worker."""
+    """Run a worker until it ends, and return how it ended. This is the body of a Ray task; if the task is cancelled,
+    the worker is ended. `log`: the file that its output goes to."""
     import ray
 
     # Ray interrupts tasks with SIGINT, which is ignored by processes that a shell has started in the background
@@ -42,7 +43,7 @@ def work_of(command: WorkerCommand, log: Path) -> Ended:
         while process.poll() is None:  # short waits: Ray's interruption would not end a long one
             time.sleep(POLL_SECONDS)
     finally:
-        process.terminate()  # where the task is cancelled
+        process.terminate()  # the worker still runs if the task was cancelled
         process.wait(timeout=SAVE_SECONDS)
     return Ended(process.returncode, tail(log))
 
@@ -71,17 +72,19 @@ class Ray(Executor):
 
     @property
     def slots(self) -> int:  # type: ignore[override]
-        """How many workers the cluster has room for at present: machines come and go."""
+        """How many workers the cluster has room for at present; this changes, since machines join and leave."""
         return max(1, int(min(self._fitting().values(), default=1)))
 
     @property
     def waits(self) -> str:  # type: ignore[override]
-        """Which resources the whole cluster has too little of for even one worker, in words; "" where it has enough."""
+        """The resources, in words, that the whole cluster has too little of for even one worker; "" where it has
+        enough."""
         scarce = [f"{self._wanted[name]:g} {name}" for name, number in self._fitting().items() if number < 1]
         return f"the whole cluster does not have {' and '.join(scarce)}" if scarce and self.alive else ""
 
     def _fitting(self) -> dict[str, float]:
-        """Return, for each resource that workers need, how many workers the whole cluster has enough of it for."""
+        """Return, for each resource that workers need, how many workers it would suffice for if the whole cluster were
+        free."""
         has = self._ray.cluster_resources()
         return {name: has.get(name, 0) // amount for name, amount in self._wanted.items() if amount}
 

@@ -1,7 +1,9 @@
-"""Workers as SLURM job arrays, through `sbatch`, `squeue` and `scancel` alone: no accounting is needed.
+"""The executor `slurm`: workers are jobs of SLURM job arrays. It uses `sbatch`, `squeue`, `scancel` and `scontrol`
+only, so that SLURM's accounting need not be set up.
 
 `--job` takes sbatch's options: `--job partition=gpu --job time=4:00:00 --job qos=low`. A job is told to save before its
-time is up, and goes back into the queue; so it does after a preemption. A job that somebody cancels is not replaced.
+time is up, and goes back into the queue; it also goes back after a preemption. A job that somebody cancels is not
+replaced.
 """
 
 from __future__ import annotations
@@ -153,7 +155,8 @@ class Slurm(Executor):
 
 
 def options(needs: Resources) -> dict[str, str]:
-    """Return the options of sbatch: those of the plan, unless `--job` says otherwise.
+    """Return the options of sbatch, name -> value: those that follow from the worker's needs, replaced by those of
+    `--job`.
 
     Raises:
         UserError: `--job time` is less than a job needs to save; `--job job-name` contains a comma.
@@ -170,7 +173,7 @@ def options(needs: Resources) -> dict[str, str]:
         "signal": f"B:USR2@{SIGNAL_SECONDS}",
     }
     given = {name.replace("_", "-"): value for name, value in needs.options.items()}
-    if "," in str(given.get("job-name")):  # squeue would look for several
+    if "," in str(given.get("job-name")):  # squeue would look for several names
         raise UserError(f"--job job-name={given['job-name']}: a name with a comma is two.", "Leave the comma out.")
     for group in OPTION_ALIASES:
         if any(name in given for name in group):
@@ -184,8 +187,14 @@ def options(needs: Resources) -> dict[str, str]:
 
 
 class Queued(NamedTuple):
-    """A job as squeue shows it. queued: seconds in the queue; status: exit status as of `os.wait`; reason: why it has
-    not begun."""
+    """A job as squeue shows it.
+
+    Attributes:
+        state: SLURM's name of its state, such as "PENDING"; "" where SLURM has forgotten the job.
+        queued: seconds in the queue.
+        status: its exit status as `os.wait` encodes it.
+        reason: why it has not begun.
+    """
 
     state: str = ""
     queued: int = 0
@@ -194,7 +203,11 @@ class Queued(NamedTuple):
 
 
 def states(queues: set[str]) -> dict[str, Queued]:
-    """Return the jobs of these queues that SLURM remembers, by job number. Raise UserError as `ask` does."""
+    """Return id of a job, such as "123_4" -> its state, for the jobs in these queues that SLURM still remembers.
+
+    Raises:
+        UserError: as in `ask`.
+    """
     if not queues:
         return {}
     shown = "JobArrayID:40,State:30,PendingTime:20,exit_code:30,Reason:200"
@@ -204,7 +217,7 @@ def states(queues: set[str]) -> dict[str, Queued]:
 
 
 def ask(*words: str, script: str = "") -> str:
-    """Run one of SLURM's commands, with `script` as its input, and return its output.
+    """Run one of SLURM's commands, given as `words`, with `script` as its standard input. Return its standard output.
 
     Raises:
         UserError: the command fails, or does not answer.

@@ -1,1 +1,1 @@
-"""The jobs of a worker, one file each, which exports JOB."""
+"""The jobs of a worker, which say what is done with a cell: one file each, which exports JOB."""

@@ -1,4 +1,5 @@
-"""The costs that a job records: of one horizon, and of the whole cell."""
+"""The costs that a job records: those of one horizon (budget at which the network is evaluated), and those of the whole
+cell."""
 
 from __future__ import annotations
 
@@ -22,11 +23,13 @@ NO_OPERATIONS = Operations()
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingCosts:
-    """Turns what a training run has spent into the numbers of its record.
+    """Computes the costs in a cell's record from what its training has spent.
 
     Attributes:
-        cost: cost of the model, per image.
-        peak: peak FLOPs per second of one device at the precision of training.
+        context: the job's surroundings.
+        recipe: the training recipe.
+        cost: parameters, MACs and FLOPs of the model, per image.
+        peak: peak FLOP/s of one device at the precision of training.
         num_images: images in the training set.
     """
 
@@ -38,7 +41,7 @@ class TrainingCosts:
 
     @property
     def per_image(self) -> Operations:
-        """FLOPs of training on one image."""
+        """FLOPs of training on one image: forward and backward pass."""
         return Operations(**self.cost.train_flops_per_image)
 
     def of_horizon(
@@ -50,11 +53,15 @@ class TrainingCosts:
         evaluate_seconds: float,
         smaller_batches: dict[str, int],
     ) -> Horizon:
-        """Return a horizon's row of the record, without its scores.
+        """Return what the record says about a horizon, without its scores.
 
         Args:
+            reached: the horizon.
+            progress: work and seconds of the training so far.
+            segments: the parts of the whole training, trunk and cool-downs.
             evaluate_seconds: seconds that its evaluation took.
-            smaller_batches: kind of evaluation -> images at a time that fitted, where it ran out of memory.
+            smaller_batches: "evaluate" or "finetune" -> images at a time that fitted, if memory ran out in that
+                evaluation.
         """
         horizon, batch = reached.images_seen, self.recipe.batch
         steps = schedule.total_steps(horizon, batch) if horizon else 0
@@ -88,7 +95,7 @@ class TrainingCosts:
         )
 
     def of_cell(self, progress: TrainingProgress) -> Cost:
-        """Return the record's `cost`, which is that of the whole cell."""
+        """Return the record's `cost`, which is the cost of the whole cell."""
         return recorded_cost(
             self.context,
             seconds=progress.seconds,
@@ -101,8 +108,8 @@ class TrainingCosts:
 
 
 def _since_the_last(progress: TrainingProgress, purpose: str) -> float:
-    """Return the seconds spent on one purpose ("save" or "wait") that no earlier horizon counts; at least 0, since
-    seconds from before a change of the number of ranks are rescaled, which can make the difference negative."""
+    """Return the seconds spent on one purpose ("save" or "wait") since the last horizon was evaluated. A negative
+    difference counts as 0: it can occur after a change of the number of ranks, when earlier seconds are rescaled."""
     counted = sum(getattr(row.seconds, purpose) or 0.0 for row in progress.rows)
     return max(0.0, (getattr(progress.seconds, purpose) or 0.0) - counted)
 
@@ -121,10 +128,13 @@ def recorded_cost(
     """Return the record's `cost`.
 
     Args:
+        seconds: seconds of the whole cell, by purpose.
         busy: the seconds that core-days are computed from.
-        spent_images, per_image: images trained on, and the FLOPs of one; None where nothing was trained.
-        image_wait: seconds of the training that were spent waiting for images.
-        peak_memory: whether the work was done by this process, whose peak is known.
+        peak: peak FLOP/s of one device.
+        spent_images: images that training steps were taken on; None where nothing was trained.
+        per_image: FLOPs of training on one image.
+        image_wait: seconds of the training that were spent waiting for images; None where nothing was trained.
+        peak_memory: whether this process did the work, so that its peak memory is the job's; else none is recorded.
     """
     from bench.cost import memory  # imports torch, which a worker's --help does not need
 

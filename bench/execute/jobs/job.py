@@ -1,4 +1,4 @@
-"""A job, its context, and the facts on model and data that every job records."""
+"""Jobs (what a worker does with a cell), their context, and the facts on model and data that every job records."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class JobContext:
-    """The environment of a job and its callbacks.
+    """The surroundings of a job, and functions that it calls.
 
     Attributes:
         directory: the cell's folder.
-        attempt: this attempt's folder inside it (metrics.jsonl, log.txt).
+        attempt: folder of this attempt inside it (metrics.jsonl, log.txt).
         device: "cpu", "cuda" or "mps".
-        threads: CPU threads that this worker may use.
+        threads: CPU threads that this process may use.
         progress: called now and then, for the display.
-        should_stop: True after a signal requested a stop. The job saves and raises `bench.core.errors.Interrupted`.
+        should_stop: returns True once a signal has asked for a stop; the job then saves and raises
+            `bench.core.errors.Interrupted`.
         log: writes one line to the attempt's log.
-        data_root: where the user keeps data sets, or None.
-        profile: write a torch.profiler trace of a few steps into the attempt's folder.
-        check_lease: called before a checkpoint or weights are written; raises `bench.store.lease.LeaseLost` where
-            another runner has taken the cell over.
-        ranks: the processes that run this cell together. Only the first may write; progress and log of the others go
-            nowhere, unless the job hands them on.
+        data_root: folder of the user's own data sets; None: there is none.
+        profile: whether to write a torch.profiler trace of a few steps into the attempt's folder.
+        check_lease: called before a checkpoint or weights are written; raises `bench.store.lease.LeaseLost` if another
+            worker has taken the cell over.
+        ranks: the processes that run this cell together. Only rank 0 may write; `progress` and `log` of the others do
+            nothing.
     """
 
     directory: CellDirectory
@@ -57,19 +58,20 @@ class JobContext:
 
     @property
     def devices(self) -> int:
-        """The number of devices that core-days count: CPU threads, or accelerators, of all ranks."""
+        """Number of devices that core-days count: CPU threads, or accelerators, of all ranks."""
         return self.ranks.size * (self.threads if self.on_cpu else 1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The work on a cell. A file in this folder exports one as `JOB`.
+    """What a worker does with a cell. A file in this folder exports one job as `JOB`.
 
     Attributes:
-        run: (cell, context) -> the result; the worker adds identity, environment and attempts, and writes the record.
-        revision: incremented when a change gives other results. It is part of a result's identity, except for `train`,
-            whose revision is `bench.study.cell.RECIPE_REVISION`.
-        expected_seconds: (cell, device=…) -> seconds of one cell, for plans; None where a plan measures them.
+        run: (cell, context) -> the result. The worker adds identity, environment and attempts to it, and writes the
+            record.
+        revision: incremented when a change gives other results. It is part of a result's identity, except for the job
+            `train`, whose revision is `bench.study.cell.RECIPE_REVISION`.
+        expected_seconds: (cell, device=…) -> seconds that the cell takes, for plans; None: plans measure it.
     """
 
     run: Callable[[Cell, JobContext], Result]
@@ -78,7 +80,7 @@ class Job:
 
 
 def model_facts(name: str, cost: ModelCost) -> ModelFacts:
-    """Return the record's `model`: facts about a model, with its costs."""
+    """Return the record's `model`: facts about a model, with its parameters, MACs and FLOPs."""
     code = fingerprint.of_model(name)
     return ModelFacts(
         name=name,
@@ -93,7 +95,8 @@ def model_facts(name: str, cost: ModelCost) -> ModelFacts:
 
 
 def data_facts(cell: Cell, train: ImageSet, val: ImageSet | None = None) -> DataFacts:
-    """Return the record's `data`: facts about the training set and the upstream test set."""
+    """Return the record's `data`: facts about the training set and about the upstream test set `val` (None: not
+    used)."""
     return DataFacts(
         name=cell.data,
         kind=train.kind,
@@ -108,7 +111,7 @@ def data_facts(cell: Cell, train: ImageSet, val: ImageSet | None = None) -> Data
 
 
 def execution(context: JobContext, *, dtype: str | None, **more: Any) -> Execution:
-    """Return the record's `execution` (device, ranks, precision); `more` are fields that only some jobs know."""
+    """Return the record's `execution`: device, ranks, threads, precision. `more`: fields that only some jobs know."""
     return Execution(
         device=context.device,
         accelerators=0 if context.on_cpu else context.ranks.size,

@@ -1,7 +1,8 @@
-"""Measures one model at one input size: inference at many batch sizes, training, latency, memory; no data, no scores.
+"""The job of the suite "speed": measures one model at one input size (inference at many batch sizes, training, latency,
+memory) on made-up images, without scores.
 
-The cell's images are made up. In every cell, the same small reference model is measured in turn with the cell's own:
-where its speed differs between two cells, the machine's state did, and the two should not be compared closely.
+In every cell, one small reference model is measured by turns with the cell's model. If the reference's speed differs
+between two cells, the machine was in another state, and their numbers are not closely comparable.
 """
 
 from __future__ import annotations
@@ -43,17 +44,17 @@ OPTIMIZER = "AdamW, fused; gradient norm clipped"
 
 
 def expected_seconds(cell: Cell, *, device: str = "cpu") -> float:
-    """Return about how many seconds one cell takes, for a plan. Measurements have a fixed length, whatever the model;
-    on a GPU two compilations and a search for the largest batch are added."""
+    """Return about how many seconds one cell takes, for a plan. This does not depend on the model, since measurements
+    have a fixed length; a GPU takes longer, with two compilations and a search for the largest batch."""
     return 12.0 if device == "cpu" else 150.0
 
 
 def run(cell: Cell, context: JobContext) -> Result:
-    """Measure a cell. Running out of memory is a part of the result, and no error.
+    """Measure a cell's model, and return the result. Running out of memory is a possible result, and no error.
 
     Raises:
         UserError: the model cannot be built at this size.
-        Interrupted: stopped by a signal; the cell is measured again from the start.
+        Interrupted: a signal asked for a stop; the next attempt measures the cell from the start.
     """
     from bench.train import precision
 
@@ -63,7 +64,7 @@ def run(cell: Cell, context: JobContext) -> Result:
 
 
 class SpeedJob:
-    """Measures one model on one device."""
+    """Measures the model of one cell on one device."""
 
     def __init__(self, cell: Cell, context: JobContext) -> None:
         from bench.cost import flops, peaks
@@ -85,7 +86,7 @@ class SpeedJob:
         self.peak = peaks.peak(dtype, device=context.device, threads=context.threads)
 
     def result(self) -> Result:
-        """Make all measurements, and return the job's result, which holds them as `speed`."""
+        """Measure everything, and return the job's result; its field `speed` holds the measurements."""
         from bench.core.errors import Interrupted
         from bench.execute.jobs._costs import recorded_cost
         from bench.execute.workloads import CLASSES
@@ -117,10 +118,10 @@ class SpeedJob:
         )
 
     def measure(self) -> SpeedResult:
-        """Make all measurements, and return them.
+        """Measure everything, and return the measurements.
 
         Raises:
-            OutOfMemory: the model itself does not fit.
+            OutOfMemory: not even one image fits.
         """
         from bench.cost import timing as speed
         from bench.execute import workloads
@@ -177,8 +178,8 @@ class SpeedJob:
         return dataclasses.replace(measured, largest_batch=self._largest_batch())
 
     def _compiled(self, model: nn.Module, batch: int) -> Workload | None:
-        """Return the workload of the compiled model at the best batch of the eager one, warmed up (its first call
-        compiles); None where it does not compile, and on a CPU.
+        """Return inference of the compiled model as a workload, at batch size `batch`, and warmed up, since its first
+        call compiles. None on a CPU, or if the model does not compile.
 
         Compiling for a CPU takes minutes and gains nothing for these models.
         """
@@ -199,8 +200,8 @@ class SpeedJob:
         return workload
 
     def _largest_batch(self) -> LargestBatch:
-        """Return the largest batches: predicted from shapes of tensors and a memory budget; on a GPU also found by
-        trying."""
+        """Return the largest batch sizes: as predicted from the shapes of tensors and a memory budget; on a GPU also as
+        found by trying."""
         import torch
 
         from bench.execute import workloads
@@ -215,8 +216,9 @@ class SpeedJob:
         return dataclasses.replace(result, found_inference=largest, device_bytes=device_bytes)
 
     def _memory(self, model: nn.Module, best: Workload, training: Workload | None) -> Memory:
-        """Return peak bytes: on a GPU by the allocator, of one call each of inference and training; on a CPU of the
-        whole process so far."""
+        """Return the peak memory in bytes: on a GPU what torch's allocator held during one call each of inference
+        (`best`) and training; on a CPU the most that the whole process has used so far. `training`: None if no batch of
+        it fits."""
         import torch
 
         from bench.cost import memory
@@ -241,7 +243,8 @@ class SpeedJob:
         )
 
     def _profile(self, model: nn.Module, batch: int) -> None:
-        """Write a trace of a few training steps and evaluations, if the user requested one."""
+        """Write a torch.profiler trace of a few training steps and evaluations, if the user asked for one. `batch`:
+        images of an evaluation."""
         if not self.context.profile or not self.cost.params:
             return
         from bench.cost import profiler, trace
@@ -258,13 +261,13 @@ class SpeedJob:
     # -- reporting -------------------------------------------------------------------------------------------------
 
     def _utilisation(self, workload: Workload, flops: Mapping[str, int]) -> float | None:
-        """Return the fraction of the device's peak that a workload reaches. `flops`: FLOPs of one image, by convention
-        of counting."""
+        """Return the fraction of the device's peak FLOP/s that a workload reaches; None if its speed is unknown.
+        `flops`: "dense" or "paper", the way of counting -> FLOPs of one image."""
         rate = workload.spread().median
         return None if rate is None else rate * flops["dense"] / self.peak.flops_per_second
 
     def conditions(self) -> Conditions:
-        """Return the settings that the numbers depend on, besides the versions and the execution."""
+        """Return the settings that the measurements depend on, apart from versions and what `execution` records."""
         import torch
 
         from bench.core import environment

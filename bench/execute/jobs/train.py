@@ -1,4 +1,4 @@
-"""Pre-trains a cell's model and evaluates it at every horizon."""
+"""The job `train`: pre-trains a cell's model and evaluates it at every horizon (budget)."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ Scores = list[Score] | Callable[[], list[Score]]
 
 
 def run(cell: Cell, context: JobContext) -> Result:
-    """Train and evaluate one cell, continuing from its newest checkpoint.
+    """Train and evaluate one cell, from its newest checkpoint on if there is one. Return the result.
 
     Raises:
-        Interrupted: stopped by a signal; everything is saved.
+        Interrupted: a signal asked for a stop; everything is saved.
         UserError: the data are missing, the model does not fit the images, the disk is full.
     """
     started = running()
@@ -79,7 +79,7 @@ def _trace(context: JobContext) -> contextlib.AbstractContextManager[Trace]:
 
 
 def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
-    """Return training and test images of the upstream set. For a cell that holds out a part of the training images,
+    """Return (training images, test images) of the upstream set. If the cell holds out a part of the training images,
     that part takes the place of the test images."""
     if cell.held_out:
         return load_held_out(cell.data, root=context.data_root, num_images=cell.num_images)
@@ -88,7 +88,8 @@ def _open_data(cell: Cell, context: JobContext) -> tuple[ImageSet, ImageSet]:
 
 
 def _check_content(cell: Cell, images: ImageSet, content: str) -> None:
-    """Raise UserError if this rank's machine has other images than rank 0's, whose hash is `content`."""
+    """Raise UserError if the images on this rank's machine differ from those of rank 0, which have the hash
+    `content`."""
     if images.content_hash != content:
         raise UserError(
             f"The images of {cell.data} here are others than those of rank 0.",
@@ -97,7 +98,8 @@ def _check_content(cell: Cell, images: ImageSet, content: str) -> None:
 
 
 def _run(job: TrainJob, trainer: Trainer, trace: Trace) -> Result:
-    """Train, evaluate every horizon, and return the result. Divergence and lack of memory are results too."""
+    """Train, evaluate every horizon, and return the result. Diverging and running out of memory are possible
+    results."""
     status: Status = "complete"
     reason = None
     try:
@@ -127,7 +129,7 @@ def _run(job: TrainJob, trainer: Trainer, trace: Trace) -> Result:
 
 
 class TrainJob:
-    """The parts of one training cell: its data, model and costs, and the evaluation of its horizons."""
+    """One training run of this job: its data, model and costs, and the evaluation of its horizons (budgets)."""
 
     def __init__(self, cell: Cell, context: JobContext) -> None:
         self.cell, self.context, self.ranks = cell, context, context.ranks
@@ -141,7 +143,7 @@ class TrainJob:
         self._sizes = sizes
         self.model = self._fresh_model().to(context.device)
         self.ranks.check_model(self.model)
-        self.trained = self.model  # what the steps change; another module than `model` where it is sharded over ranks
+        self.trained = self.model  # the module that steps change, which is not `model` if weights are sharded
         self.dtype = precision.resolve(cell.recipe.dtype, context.device, self.model)
         self.evaluation_dtype = inference.resolve(cell.recipe.evaluation_dtype, context.device, self.model)
         self.costs = TrainingCosts(
@@ -152,12 +154,13 @@ class TrainJob:
             num_images=len(self.train),
         )
         self.batches = InBatches(device=context.device)  # batches of evaluation
-        self.rank_messages: list[str] = []  # about a horizon, from a rank that has no log
+        self.rank_messages: list[str] = []  # log lines of this rank about a horizon, if it has no log
         self._steps_to_trace = WAIT + WARM_UP + ACTIVE if context.profile else 0
 
     @property
     def fit(self) -> tuple[int, int] | None:
-        """(image_size, channels) that images are resized to as they are read; None where they are stored like that."""
+        """(image_size, channels) that images are converted to as they are read; None if they are stored in this
+        form."""
         shape, cell = self.train.images_NHWC.shape[1:], self.cell
         return None if shape == (cell.image_size, cell.image_size, cell.channels) else (cell.image_size, cell.channels)
 
@@ -166,14 +169,15 @@ class TrainJob:
         return self.cell.horizons != (0,)
 
     def _fresh_model(self) -> nn.Module:
-        """Build the model with its initial weights, which depend on the cell's seed alone, whatever the model."""
+        """Build the model with its initial weights, which are drawn from a random stream that depends on the cell's
+        seed alone."""
         torch.manual_seed(stream(self.cell.seed, "init"))
         model = registry.build_model(self.cell.model, **self._sizes, **dict(self.cell.model_options))
         set_head_bias(model, self.cell.recipe, self.train.num_classes)
         return model
 
     def initialise(self) -> None:
-        """Set the weights of the trained model back to their initial values."""
+        """Set the weights of the trained model to their initial values."""
         own, fresh = self.trained.state_dict(), self._fresh_model().state_dict()
         self.trained.load_state_dict({name: self.ranks.shard(value, like=own[name]) for name, value in fresh.items()})
 
@@ -205,8 +209,8 @@ class TrainJob:
         )
 
     def trace_step(self, trace: Trace) -> None:
-        """End a step of the trace. A batch is evaluated after each traced step, so that the trace shows evaluation
-        too."""
+        """End one step of the trace. After each traced step a batch is evaluated, so that the trace shows an
+        evaluation, too."""
         if self._steps_to_trace > 0:
             self._steps_to_trace -= 1
             sample = self.val.take(np.arange(min(TRACED_IMAGES, len(self.val))))
@@ -220,7 +224,8 @@ class TrainJob:
 
     @property
     def probes_in_background(self) -> bool:
-        """Whether probes are solved on the processor while training goes on, which it does elsewhere."""
+        """Whether probes are solved in the background on the processor. They are if training goes on elsewhere
+        meanwhile."""
         return self.context.device != "cpu" and self.ranks.size == 1
 
     @cached_property
@@ -228,8 +233,8 @@ class TrainJob:
         return ThreadPoolExecutor(1, thread_name_prefix="probes")
 
     def evaluate_horizon(self, reached: HorizonReached, trainer: Trainer) -> Evaluated:
-        """Return costs and scores of the model at one horizon, or a future of them where probes are solved in the
-        background. Each rank computes some of the scores."""
+        """Evaluate the model at one horizon, and return its costs and scores; if probes are solved in the background, a
+        future of these. Each rank computes some of the scores."""
         self._gather_weights(everywhere=True)
         started = running()
 
@@ -259,16 +264,16 @@ class TrainJob:
         return self._probe_pool.submit(scored) if any(map(callable, in_order)) else scored()
 
     def _log(self, text: str) -> None:
-        """Write a line to the log, which only rank 0 has. Lines of other ranks get there once the horizon has been
-        evaluated."""
+        """Write a line to the log. Only rank 0 has a log; lines of other ranks are added to it once the horizon has
+        been evaluated."""
         if self.ranks.is_rank0:
             self.context.log(text)
         else:
             self.rank_messages.append(text)
 
     def _gather_weights(self, *, everywhere: bool = False) -> None:
-        """Copy the weights of a model that is sharded over ranks into `model`, which evaluation uses: on rank 0, or on
-        all ranks if `everywhere`."""
+        """Copy the weights from the ranks, if they are sharded, to `model`, which evaluation uses: on rank 0, or on
+        every rank if `everywhere`."""
         if self.trained is not self.model:
             weights_now = self.ranks.gather(self.trained.state_dict(), everywhere=everywhere)
             if self.ranks.is_rank0 or everywhere:
@@ -276,8 +281,9 @@ class TrainJob:
                 self.model.to(self.context.device)
 
     def _smaller_batches(self) -> dict[str, int]:
-        """Return how many images at a time fitted, by kind of evaluation, where it ran out of memory; empty where all
-        went well. Scores do not depend on these numbers, except through the dropout of fine-tuning."""
+        """Return "evaluate" or "finetune" -> images at a time that fitted, if memory ran out in that kind of
+        evaluation; empty if it never ran out. Scores do not depend on these numbers, except through the dropout of
+        fine-tuning."""
         at_once = self.tuner.micro_batch if "tuner" in vars(self) else None  # None where no task has fine-tuned
         reduced = {"evaluate": self.batches.batch if self.batches.shrunk else None, "finetune": at_once}
         smaller = {kind: images for kind, images in reduced.items() if images is not None}
@@ -286,16 +292,16 @@ class TrainJob:
         return smaller
 
     def scores(self) -> dict[int, Scores]:
-        """Compute this rank's part of the scores. The parts are the upstream accuracy with the model's own head, and
-        then every downstream task on the frozen features; ranks take them in turns. Return number of the part -> its
-        scores, or a function that computes them later from features that were extracted now."""
+        """Compute this rank's part of the scores. Part 0 is the upstream accuracy with the model's own head, and each
+        downstream task is a further part; ranks take the parts by turns. Return number of a part -> its scores, or a
+        function that computes the scores later, from features that are already extracted."""
         self.model.eval()
         device, root = self.context.device, self.context.data_root
         sizes = {"image_size": self.cell.image_size, "channels": self.cell.channels}
         network = inference.in_precision(self.model, dtype=self.evaluation_dtype, device=device, batches=self.batches)
         features = extractor(network, **sizes, device=device, batches=self.batches)
         given = not self.trains and any(True for _ in self.model.parameters())
-        if given:  # weights that are not trained: other cells will need the same features
+        if given:  # the cell does not train: other cells need the same features
             about = frozen(self.cell.model, device=device, dtype=self.evaluation_dtype, **sizes)
             features = Kept(features, model=self.model, about=about)
         task_context = TaskContext(
@@ -328,7 +334,7 @@ class TrainJob:
 
     @cached_property
     def tuner(self) -> FineTuner:
-        """The fine-tuner of the model, made when the first task asks for it."""
+        """The fine-tuner of the model, made when a task first asks for it."""
         from bench.tasks._finetuner import FineTuner
 
         cell, context = self.cell, self.context
@@ -346,7 +352,8 @@ class TrainJob:
         )
 
     def upstream_accuracy(self) -> float:
-        """Return the accuracy on the test images of the upstream set, the same number on every rank."""
+        """Return the accuracy, 0 to 1, on the test images of the upstream set (or on held-out training images, if the
+        cell uses these instead). Every rank returns the same number."""
         self._gather_weights()
 
         def read() -> float:
@@ -372,7 +379,7 @@ class TrainJob:
         )
 
     def keep_weights(self) -> None:
-        """Keep the weights of the last horizon, for `vit-bench probe` and later transfer."""
+        """Write the weights at the last horizon to the attempt's folder, for `vit-bench probe` and later transfer."""
         if not self.trains:
             return
         cell = self.cell
@@ -385,7 +392,8 @@ class TrainJob:
         )
 
     def result(self, trainer: Trainer, *, status: Status, reason: str | None) -> Result:
-        """Return the job's result: everything that was found until the end of training."""
+        """Return the job's result, with everything that was found until training ended. `reason`: why it ended early;
+        None where it did not."""
         cell, progress, step = self.cell, trainer.progress, trainer.train_step
         points = trainer.curve.points()
         return Result(

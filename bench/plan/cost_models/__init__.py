@@ -1,2 +1,2 @@
-"""Cost models, one file each, by throughputs measured here or for devices that were named. One is loaded by its name
-when it is asked for."""
+"""Cost models, one file each. Each takes throughputs from another source: measured on this machine, predicted for
+devices that were named, or assumed. A model is loaded by its name when it is asked for."""

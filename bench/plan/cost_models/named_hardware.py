@@ -1,8 +1,9 @@
-"""The cost of a study on devices that are not those of this machine: --hardware 8xH100 --price 2.5/gpuh.
+"""Estimate the cost of a study on devices that are not those of this machine: --hardware 8xH100 --price 2.5/gpuh.
 
-Throughputs come from records of such a device below --results, by model; else from the roofline
-(bench/cost/roofline.py) and the fraction of it that records of other models reach; else the fraction that others
-published. Every throughput carries its error, one standard deviation of its logarithm.
+A model's throughput comes from the first of these that there is: records of the same model on such a device, below
+--results; the roofline (an upper limit from FLOPs and bytes, bench/cost/roofline.py) times the fraction of it that
+other models reach in such records; the roofline times the fraction that others published. Every throughput carries its
+error, one standard deviation of its logarithm.
 """
 
 from __future__ import annotations
@@ -39,15 +40,23 @@ from bench.study.cell import Cell
 from bench.study.options import Machine, Pricing
 from bench.study.record import Record
 
-RECORDED_MODEL_ERROR = 0.1  # error of a throughput that was recorded for this very model
+RECORDED_MODEL_ERROR = 0.1  # error (of the logarithm) of a throughput that was recorded for the same model
 OTHER_MODEL_ERROR = 0.2  # least error of a throughput that follows from other models' records
-WALL_TIME_TOLERANCE = 1.05  # factor over the shortest wall time at which fewer devices per cell are preferred
-SPENT_TOLERANCE = 1.05  # factor over the fewest device-hours that a proposal to spend less may take
+WALL_TIME_TOLERANCE = 1.05  # fewer devices per cell are taken if wall time is up to this factor over the shortest
+SPENT_TOLERANCE = 1.05  # a cheaper proposal may take up to this factor over the fewest device-hours
 USABLE_MEMORY_SHARE = 0.85  # fraction of the memory that weights and activations may take
 
 
 def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> NamedHardware:
-    """Return the cost model of the devices that --hardware names; without it, of one accelerator that is assumed."""
+    """Return the cost model of the devices that --hardware names; without it, of one accelerator that is assumed.
+
+    Args:
+        device, reason: this machine's device as `bench.core.device.find_device` returns it; for a GPU, `reason` is its
+            name.
+
+    Raises:
+        UserError: the hardware is not known, or --share was given.
+    """
     if machine.share != "none":
         what = f"--share {machine.share} is for GPUs of this machine, and not for {pricing.hardware or 'others'}."
         raise UserError(what, "Leave it out: a plan for other devices has one run on each.")
@@ -63,10 +72,10 @@ def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> Named
 
 @dataclass(frozen=True, kw_only=True)
 class NamedHardware:
-    """Costs on hardware that the user names; `bench.plan.cost_model.CostModel` describes the members.
+    """The cost model of hardware that the user names; `bench.plan.cost_model.CostModel` describes the members.
 
     Attributes:
-        measured: whether throughputs are measured here, where there is such a device.
+        measured: whether throughputs are measured, because this machine has such a device.
     """
 
     hardware: Hardware
@@ -75,8 +84,8 @@ class NamedHardware:
     device: str = "cuda"
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """Return the cost of what is left. In a plan without --ranks, as many devices train a cell together as finish
-        everything soonest."""
+        """Return the cost of the work that is left. In a plan without --ranks, the number of devices that train each
+        cell together is chosen so that everything is finished soonest."""
         machine = left.machine
         workers = preflight.workers_on(self.hardware.count, machine, left.cells)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
@@ -114,9 +123,13 @@ class NamedHardware:
     def _soonest(
         self, left: RemainingWork, calibration: Calibration, needs: Mapping[Cell, Needs]
     ) -> tuple[int, dict[Cell, RemainingCost], str]:
-        """Choose how many devices train each cell together so that all is done soonest, or fewer where that makes
-        little difference. Return that number, the cells' costs with it, and a proposal where another number costs less
-        (else "")."""
+        """Choose how many devices train each cell together so that all is done soonest, or fewer if that makes little
+        difference.
+
+        Returns:
+            That number, each unfinished cell's cost with it, and a sentence that proposes another number if that costs
+                less, else "".
+        """
         made, walls = dict[int, dict[Cell, RemainingCost]](), dict[int, float]()
         for ranks in (2**k for k in range(self.hardware.count.bit_length())):
             made[ranks] = self._cells(left, calibration, needs, ranks=ranks)
@@ -126,15 +139,15 @@ class NamedHardware:
         spent = {ranks: sum(cost.device_hours or 0.0 for cost in costs.values()) for ranks, costs in made.items()}
         most = SPENT_TOLERANCE * min(spent.values())
         cheap = min((ranks for ranks in spent if spent[ranks] <= most), key=walls.__getitem__)
-        if cheap == 1 or SPENT_TOLERANCE * spent[cheap] >= spent[best]:  # --ranks 1 itself asks for the soonest
+        if cheap == 1 or SPENT_TOLERANCE * spent[cheap] >= spent[best]:  # --ranks 1 itself means the soonest
             return best, made[best], ""
         hours = f"{significant(spent[cheap])} {self.hardware.device.name}-hours, not {significant(spent[best])}"
         days = f"{duration(walls[cheap])}, not {duration(walls[best])}"
         return best, made[best], f"--ranks {cheap} costs less and takes longer: {hours}, and {days}."
 
     def _rates(self, left: RemainingWork) -> Calibration:
-        """Return the throughputs of the cells that train: measured where such a device is here, else predicted from
-        counts that are made here or were made before."""
+        """Return the throughputs of the cells that train: measured if this machine has such a device, else predicted
+        from FLOPs and sizes of the models, which are counted now or read from a table."""
         found = estimate.calibrate(
             left.training,
             left.sizes,
@@ -152,7 +165,7 @@ class NamedHardware:
         return rates_on(self.hardware, found, left.training, left.sizes, known)
 
     def _needs(self, left: RemainingWork, calibration: Calibration) -> dict[Cell, Needs]:
-        """Return the bytes that every cell needs whose throughput is known."""
+        """Return cell -> the memory and disk that it needs, for the cells that train and whose throughput is known."""
         rated = estimate.rated(left.training, calibration, left.sizes)
         trained = [(cell, rates) for cell, rates in rated if cell.horizons != (0,)]
         decoded = feed.per_core([cell for cell, _ in trained], left.sizes)
@@ -173,7 +186,13 @@ class NamedHardware:
 
 
 def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: Calibration) -> Price:
-    """Return the price of what is left of these cells on one device of this name, by a roofline."""
+    """Return the price of what is left of these cells on one device, by a roofline (an upper limit of speed).
+
+    Args:
+        name: name of the device, such as "H100".
+        left: the work of the study, which says how much of each cell is done.
+        calibration: holds the FLOPs and sizes of the cells' models.
+    """
     one = Hardware(device=accelerator(name))
     decoded = feed.per_core(cells, left.sizes)
     there = rates_on(one, calibration, cells, left.sizes, {})
@@ -193,22 +212,23 @@ def on_one(name: str, cells: Sequence[Cell], left: RemainingWork, calibration: C
 
 
 def _counted(cells: Iterable[Cell], sizes: DataSizes) -> dict[str, Rates]:
-    """Return `rate_key` -> counts, for the networks whose counts come with the package."""
+    """Return `rate_key` (which identifies a model and how it is trained) -> FLOPs and sizes of the model, for the cells
+    whose networks are in the package's table."""
     of_cells = ((cell, sizes[cell.data].classes) for cell in cells)
     found = ((rate_key(cell, classes), counted.find(cell, classes)) for cell, classes in of_cells)
     return {key: rates for key, rates in found if rates is not None}
 
 
 def recorded(results: Path, device: Accelerator) -> dict[str, float]:
-    """Return `rate_key` -> images per second of one such device, from every study below a folder of results; damaged
-    records are skipped."""
+    """Return `rate_key` (which identifies a model and how it is trained) -> images per second that training reached on
+    one such device, by the records of every study below the folder `results`. Damaged records are skipped."""
     medians: dict[str, list[float]] = {}
     for path in sorted(results.glob("*/cells/*/record.json")) if results.is_dir() else ():
         try:
             record = read_record(path)
         except (DamagedRecord, UserError, OSError):
             continue
-        if record.cell.rehearsal:  # Its networks are shallower than their names say.
+        if record.cell.rehearsal:  # its networks are shallower than their names say
             continue
         if _is_of(record, device):
             rates = [h.images_per_second for h in record.horizons if h.images_per_second]
@@ -228,7 +248,10 @@ def rates_on(
     hardware: Hardware, calibration: Calibration, cells: Sequence[Cell], sizes: DataSizes, records: Mapping[str, float]
 ) -> Calibration:
     """Return the calibration with the throughputs of one device of this hardware in place of those measured here.
-    `records`: `rate_key` -> images per second that were recorded on such a device."""
+
+    Args:
+        records: `rate_key` -> images per second of training that were recorded on such a device.
+    """
     roofs: dict[str, tuple[Cell, Rates, float]] = {}
     for cell in cells:
         key = rate_key(cell, sizes[cell.data].classes)
@@ -247,7 +270,8 @@ def rates_on(
 
 
 def _roof(cell: Cell, rates: Rates, device: Accelerator) -> float:
-    """Return images per second of training by the roofline; 0 for a model that trains nothing."""
+    """Return the images per second of training that the roofline of a device allows; 0 for a model that trains nothing.
+    `rates`: FLOPs and sizes of the model."""
     images = micro_batch(cell, rates, device)
     work = roofline.StepWork(
         family=registry.family_of(cell.model).label,
@@ -270,9 +294,10 @@ def _rates(
     """Return the throughputs of a cell on a device: as recorded, else a fraction of the roofline.
 
     Args:
-        roof: images per second by the roofline.
-        own: images per second that records of the same training state; None: there are none.
-        shares: (family, fraction of the roofline that was recorded) of other models.
+        rates: FLOPs and sizes of the cell's model.
+        roof: images per second of training by the roofline; 0: the throughput in `rates` is kept.
+        own: images per second in records of the same model, trained alike; None: there are no such records.
+        shares: (family, fraction of the roofline that records reach), for every model that has records.
     """
     family = registry.family_of(cell.model).label
     like = [math.log(share) for other, share in shares if other == family]
@@ -301,8 +326,8 @@ def _rates(
 
 
 def micro_batch(cell: Cell, rates: Rates, device: Accelerator, *, ranks: int = 1) -> int:
-    """Return how many images pass through one device at once: its part of the batch, halved until it fits; at least
-    one."""
+    """Return how many images pass through one device at once: its part of the batch, which `ranks` devices share,
+    halved until it fits into memory; at least one."""
     images = max(1, min(cell.recipe.batch, cell.recipe.micro_batch or cell.recipe.batch) // ranks)
     while images > 1 and memory(cell, rates, images=images, ranks=ranks) > USABLE_MEMORY_SHARE * device.gigabytes * 1e9:
         images = (images + 1) // 2
@@ -310,7 +335,8 @@ def micro_batch(cell: Cell, rates: Rates, device: Accelerator, *, ranks: int = 1
 
 
 def memory(cell: Cell, rates: Rates, *, images: int, ranks: int) -> int:
-    """Return the bytes needed on one device for weights, gradients and optimizer, and activations in bfloat16."""
+    """Return the bytes that training needs on one device: for weights, gradients and optimizer, and for the activations
+    of `images` images in bfloat16. `ranks`: devices that train the model together."""
     return state_bytes(cell.recipe, rates.params, ranks=ranks) + images * rates.activation_bytes // 2
 
 

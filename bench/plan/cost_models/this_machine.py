@@ -1,4 +1,4 @@
-"""The cost of a study on this machine, from a few seconds of the real training step."""
+"""Estimate the cost of a study on this machine, from a few seconds of the real training step."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> ThisMachine:
-    """Return the cost model of this machine."""
+    """Return the cost model of this machine. `device`, `reason`: as `bench.core.device.find_device` returns them."""
     return ThisMachine(device=device, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ThisMachine:
-    """Costs on this machine, as measured; `bench.plan.cost_model.CostModel` describes the members."""
+    """The cost model of this machine, which measures; `bench.plan.cost_model.CostModel` describes the members."""
 
     device: str
     reason: str
     hardware: None = None
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """Return the cost of what is left on this machine."""
+        """Return the cost of the work that is left, and how it is spread over this machine."""
         machine = left.machine
         workers, threads = preflight.processes(machine, left.cells, device=self.device, exclusive=left.exclusive)
         calibration, needs = NOTHING_MEASURED, dict[Cell, Needs]()
@@ -81,7 +81,8 @@ class ThisMachine:
         )
 
     def _needs(self, left: RemainingWork, calibration: Calibration, *, workers: int) -> dict[Cell, Needs]:
-        """Return the bytes that every cell needs whose throughput is known."""
+        """Return cell -> the memory and disk that it needs, for the cells that train and whose throughput is known.
+        `workers`: cells that run at the same time and share the machine's memory and cores."""
         rated, memory = estimate.rated(left.training, calibration, left.sizes), free_memory_of(self.device)
         memory //= sharing(self.device, workers * left.machine.ranks)
         if left.to_run:
@@ -104,7 +105,8 @@ class ThisMachine:
 
 
 def _on_an_accelerator(left: RemainingWork, cells: dict[Cell, RemainingCost], calibration: Calibration) -> Price | None:
-    """Return the price of the same work on one accelerator, where somebody would ask for it; else None."""
+    """Return the price of the work that is left on one accelerator, for a study that is large, not of scale `cpu`, or
+    planned with the name of an accelerator; None for other studies, and if nothing is left to train."""
     accelerator = left.pricing.accelerator
     flops = math.fsum(cost.flops["dense"] for cost in cells.values() if cost.flops)
     asked = accelerator is not None or left.scale != "cpu" or flops > ACCELERATOR_FLOPS

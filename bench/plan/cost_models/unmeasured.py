@@ -1,4 +1,5 @@
-"""The cost of a rehearsal, which is assumed: it takes seconds a cell, and measuring it would take as long."""
+"""Assume the cost of a rehearsal (a trial run of a study): its cells take seconds each, and measuring would take as
+long."""
 
 from __future__ import annotations
 
@@ -12,20 +13,20 @@ SECONDS = 10.0  # assumed seconds of a cell, until the first has ended
 
 
 def of(machine: Machine, pricing: Pricing, *, device: str, reason: str) -> Unmeasured:
-    """Return the cost model of a rehearsal."""
+    """Return the cost model of a rehearsal. `device`, `reason`: as `bench.core.device.find_device` returns them."""
     return Unmeasured(device=device, reason=reason)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Unmeasured:
-    """Costs of a device that nobody measured; `bench.plan.cost_model.CostModel` describes the members."""
+    """A cost model that measures nothing; `bench.plan.cost_model.CostModel` describes the members."""
 
     device: str
     reason: str
     hardware: None = None
 
     def cost(self, left: RemainingWork) -> StudyCost:
-        """Return how the cells are spread over this machine, with SECONDS as the time of each."""
+        """Return how the cells are spread over this machine, with `SECONDS` as the time of each."""
         workers, threads = preflight.processes(left.machine, left.cells, device=self.device, exclusive=left.exclusive)
         cells = {cell: RemainingCost(seconds=SECONDS) for cell in left.fractions}
         return StudyCost(workers=workers, threads=threads, ranks=left.machine.ranks, cells=cells)

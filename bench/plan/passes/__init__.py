@@ -22,7 +22,7 @@ def in_order() -> list[Pass]:
 
 
 def apply_all(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study after every pass that it needs.
+    """Return the study after every pass that its request needs.
 
     Raises:
         UserError: as the passes raise it.

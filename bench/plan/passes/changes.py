@@ -23,14 +23,14 @@ from bench.study.record import Record
 from bench.train.schedule import total_steps
 
 RATES = "rates"  # the axis of the runs that tune learning rates
-TUNING_SEED = 1_000  # seed of these runs, which no other run of a ladder has
+TUNING_SEED = 1_000  # seed of the runs that tune learning rates, and of no others
 ENDS = 2  # number of rungs on which learning rates are tuned: the lowest and the highest
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rung:
-    """A rung of a ladder: the baseline's model, trained on so many images. `flops`: FLOPs of that training, in the
-    paper's convention."""
+    """A rung of a ladder, one of its amounts of compute: the baseline `model`, trained on `images` images, which takes
+    `flops` FLOPs in the ViT paper's convention."""
 
     model: str
     images: int
@@ -38,8 +38,8 @@ class Rung:
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with every change on all of its rungs. At first it holds only the runs that tune learning rates,
-    and the others once the records of these are there.
+    """Return the study with the baseline and every change on all rungs. Until the records of the runs that tune
+    learning rates are there, the study consists of those runs alone.
 
     Raises:
         UserError: a change cannot be made, or there are fewer than three rungs.
@@ -77,7 +77,11 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def _rungs(cells: Iterable[Cell]) -> list[Rung]:
-    """Return the rungs of a ladder by compute, ascending. Raise UserError if there are fewer than three."""
+    """Return the rungs of a ladder, its amounts of compute, ascending. `cells`: those of the baseline.
+
+    Raises:
+        UserError: there are fewer than three rungs.
+    """
     pairs = {(cell.model, horizon): cell for cell in cells for horizon in cell.horizons if horizon}
     made = [Rung(model=m, images=h, flops=h * _flops(cell)) for (m, h), cell in pairs.items()]
     if len(made) < 3:
@@ -100,7 +104,8 @@ def _flops(cell: Cell) -> float:
 
 
 def _with(text: str, cells: Sequence[Cell], request: StudyRequest) -> tuple[Cell, ...]:
-    """Return the baseline's cells with a change, such as "optimizer=timm:muon" or the name of a model.
+    """Return the baseline's cells with a change. `text`: the change, such as "optimizer=timm:muon" or the name of a
+    model.
 
     Raises:
         UserError: the change is neither a model nor a setting, or changes nothing.
@@ -139,12 +144,12 @@ def _patched(model: str, patch: str) -> str:
 # -- tuning ------------------------------------------------------------------------------------------------------------
 
 Key = tuple[str, int]
-"""(the baseline or a change, 0 for the lowest rung or 1 for the highest)."""
+"""An arm, which is BASELINE or a change, and an end of the ladder: 0 for the lowest rung, 1 for the highest."""
 
 
 def _first(recipe: Recipe) -> Trials:
-    """Return the first trials: learning rates around the usual one of the optimizer, the same for both ends of the
-    ladder."""
+    """Return the first trials: learning rates around the usual one of the recipe's optimizer, the same at both ends of
+    the ladder."""
     usual = registry.load("optimizer", recipe.optimizer).usual_rate(recipe)
     centre = recipe.lr * usual if recipe.optimizer != "adamw" else recipe.lr
     places = [number - (FIRST - 1) / 2 for number in range(FIRST)]
@@ -168,7 +173,7 @@ def _tuning(
 
 
 def _record(cell: Cell, request: StudyRequest) -> Record | None:
-    """Return the record of a finished run; None where there is none."""
+    """Return the record that a cell left when it finished; None if there is none."""
     if request.store is None:
         return None
     name = registry.directory_name(cell)
@@ -187,8 +192,9 @@ def _score(record: Record | None) -> float | None:
 
 
 def _seconds(records: dict[tuple[Key, float], Record | None], trials: dict[Key, Trials], arm: str) -> float:
-    """Return the seconds of training per image on the highest rung, the median of the trials of learning rates; 1 where
-    none is known."""
+    """Return the seconds of training per image of an arm (the baseline or a change) on the highest rung (the most
+    compute), as the median over its trials of learning rates; 1 if none is known. `records`: (arm and end of the
+    ladder, learning rate) -> record."""
     rates = [
         record.horizons[-1].images_per_second
         for rate in trials[arm, 1].rates
@@ -204,9 +210,14 @@ def _seconds(records: dict[tuple[Key, float], Record | None], trials: dict[Key, 
 def _on_rung(
     of_arm: Sequence[Cell], rung: Rung, baseline: Sequence[Cell], request: StudyRequest, *, slower: float
 ) -> list[Cell]:
-    """Return the cells of the baseline or a change (`of_arm`) on a rung, one for each seed. They are trained on as many
-    images as the baseline's compute, images or time pay for, as --equal says. `slower`: how many times as long as the
-    baseline's an image takes."""
+    """Return the cells of the baseline or of a change on a rung (an amount of compute), one for each seed. The number
+    of images that they train on equals the baseline's in compute, images or time, as --equal says.
+
+    Args:
+        of_arm: cells of the baseline or of the change.
+        baseline: cells of the baseline, in the same order.
+        slower: time that the baseline or the change takes per image, divided by that of the baseline.
+    """
     made = []
     for cell, base in zip(of_arm, baseline, strict=True):
         if base.model != rung.model:
@@ -238,7 +249,8 @@ def _arm(
 
 
 def _share(rungs: list[Rung], rung: Rung) -> float:
-    """Return how far up the ladder a rung is, from 0 to 1, by the logarithm of compute."""
+    """Return how far up the ladder a rung is, by the logarithm of compute: 0 for the lowest, 1 for the highest of its
+    amounts of compute."""
     return math.log(rung.flops / rungs[0].flops) / math.log(rungs[-1].flops / rungs[0].flops)
 
 

@@ -1,4 +1,5 @@
-"""A part of a suite's grid as lines of a study file: MODEL=H1,H2 xN, or MODEL@IMAGES=H xN.
+"""A pass for --grid: keeps the part of a suite's grid that is listed in a study file, in lines of the form MODEL=H1,H2
+xN or MODEL@IMAGES=H xN.
 
     grid = ["ViT-pico/14=4000,16000 x3", "ViT-pico/14@1000=32000 x1"]
 
@@ -36,8 +37,8 @@ class GridLine:
     """One line of a grid.
 
     Attributes:
-        model: its name.
-        images: how many images it is trained on; None: all.
+        model: name of the model.
+        images: number of images that it is trained on; None: all.
         horizons: budgets in images, ascending.
         seeds: number of seeds.
     """
@@ -57,7 +58,7 @@ class GridLine:
 
 
 def parse(text: str) -> GridLine:
-    """Parse one line of a grid.
+    """Parse one line of a grid, such as "ViT-pico/14=4000,16000 x2".
 
     Raises:
         UserError: the line has another form.
@@ -71,11 +72,12 @@ def parse(text: str) -> GridLine:
 
 
 def within(cells: Sequence[Cell], lines: Sequence[str], *, own_budgets: bool = False) -> list[Cell]:
-    """Return the cells that the lines name, at the budgets of the lines; all cells if there are no lines.
+    """Return the cells that lines of a grid name, at the budgets of the lines; all cells if there are no lines.
 
     Args:
-        own_budgets: whether the lines' budgets take the place of the suite's, which are fitted to hours, and so depend
-            on all that is trained.
+        lines: lines such as "ViT-pico/14=4000,16000 x2".
+        own_budgets: whether the lines' budgets replace those of the suite. Budgets that are fitted to hours depend on
+            all that is trained, and so change when the grid becomes smaller.
 
     Raises:
         UserError: a line cannot be parsed, or names what the suite does not train.

@@ -10,7 +10,8 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with a note for each data set on which models are compared."""
+    """Return the study with a note on each data set on which models are compared: the smallest difference of accuracies
+    that its test images can show."""
     limits = {task.data: task.kwargs.get("test_limit") for cell in study.cells for task in cell.tasks[:1]}
     images = {name: min(request.sizes[name].test, limit or request.sizes[name].test) for name, limit in limits.items()}
     groups = {name: request.sizes[name].test_groups for name in images}
@@ -21,9 +22,9 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def _note(name: str, count: int, groups: int | None) -> str:
-    if groups is not None:  # groups of a packed set, which carries them with it
+    if groups is not None:  # only a packed set carries its groups with it
         return f"{name}: {plural(groups, 'group')} to test. Intervals take groups as independent, not their images."
-    from bench.stats.paired import POWER, detectable  # imports scipy, for which other plans need not wait
+    from bench.stats.paired import POWER, detectable  # imports SciPy, for which other plans need not wait
 
     if (found := detectable(count)) is None:
         return f"{plural(count, 'test image')} of {name} cannot tell two models apart."

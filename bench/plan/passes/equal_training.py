@@ -1,4 +1,4 @@
-"""A pass that merges cells that earlier passes have made the same training, so that it is done once."""
+"""A pass that merges cells that earlier passes have turned into the same training, so that it is done only once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from bench.study.cell import Cell
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with every training once."""
+    """Return the study with every training only once."""
     return replace(study, cells=tuple(united(study.cells)))
 
 
 def united(cells: Iterable[Cell]) -> list[Cell]:
-    """Merge cells that differ in nothing but their budgets and axes into one cell with the budgets and axes of all. It
-    is one training, since budgets change nothing else about it."""
+    """Return the cells, merged: those that differ only in budgets and axes (comparisons) become one cell with the
+    budgets and axes of all. It is one training, because budgets change nothing else about it."""
     merged: dict[Cell, Cell] = {}
     for cell in cells:
         training = replace(cell, horizons=(0,))

@@ -1,9 +1,9 @@
-"""A pass that fits budgets to --hours: it scales all horizons of a study by one factor, so that the study takes about
-that long.
+"""A pass that fits budgets to --hours: it multiplies all horizons (budgets) of a study by one factor, so that the study
+takes about that long.
 
 The factor follows from FLOPs, a device's published peak, and the utilisation that training at these sizes is taken to
 reach, never from a measurement: the same command is the same study on every day, so that a run can go on. The plan,
-which measures, says what it will really take.
+which measures, says what the study will really take.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from bench.study.cell import Cell
 from bench.train.schedule import images_trained
 
 UTILISATION = {"ViT": 0.25, "Hybrid": 0.12, "ResNet": 0.10}
-"""Family -> fraction of the bfloat16 peak: assumed for 64 to 224 px, below what large models at 224 px reach."""
+"""Family -> fraction of the bfloat16 peak that training is taken to reach. It is assumed, for images of 64 to 224 px,
+below what large models reach at 224 px."""
 OTHER_UTILISATION = 0.10  # the same for a family that is not in the table
 TRAINING_SHARE = 0.75  # fraction of the hours that is training; the rest is evaluation, starts and opening of data
-MIN_BUDGET_SHARE = 0.25  # fraction of a suite's budgets below which its largest model is left out
-ASSUMED_CLASSES = 1_000
-ALLOWED_HOURS = (0.05, 10_000.0)
+MIN_BUDGET_SHARE = 0.25  # the largest model is left out rather than cut budgets below this fraction
+ASSUMED_CLASSES = 1_000  # of the head, when FLOPs are counted
+ALLOWED_HOURS = (0.05, 10_000.0)  # least and most
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with budgets for --hours.
+    """Return the study with budgets that fit --hours.
 
     Raises:
-        UserError: budgets are given in another way too; the suite has no budgets to fit; the hours are out of range.
+        UserError: budgets are also given by --horizons; the suite has no budgets to fit; the hours are out of range.
     """
     what = request.what
     if what.hours is not None and request.gives_budgets:
@@ -62,10 +63,11 @@ class InHours:
 
 
 def within_hours(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequence[str] = ()) -> InHours:
-    """Return the cells with budgets that take about so many hours on one device.
+    """Return the cells with budgets that together take about so many hours on one device, and a note on how they were
+    chosen. If budgets would become too short, the largest models are left out.
 
     Args:
-        device: its name in the table of `bench.cost.peaks`.
+        device: name of the device in the table of `bench.cost.peaks`.
         keep: models that are never left out, because the user named them.
 
     Raises:
@@ -98,8 +100,12 @@ def within_hours(cells: Sequence[Cell], *, hours: float, device: str, keep: Sequ
 
 
 def _largest(models: dict[str, float], keep: Sequence[str]) -> str | None:
-    """Return the costliest model that may be left out: one whose family has others, and that is not in `keep`. None if
-    there is none. `models`: model -> seconds per image."""
+    """Return the costliest model that may be left out; None if there is none. A model may be left out if its family has
+    others, and if it is not in `keep`.
+
+    Args:
+        models: model -> seconds per image.
+    """
     families = {model: registry.family_of(model).label for model in models}
     spare = [
         model

@@ -1,4 +1,4 @@
-"""A pass that adapts images, models and downstream sets to the size of the data that the user named."""
+"""A pass that adapts images, models and downstream sets to the size of the data sets that the user named."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study at the size of its images, evaluated on the sets that were named; see `bench.plan.images`.
+    """Return the study with images of one size, evaluated on the downstream sets that the user named; see
+    `bench.plan.images`.
 
     Raises:
         UserError: the patches of a model that the user named do not divide the size.

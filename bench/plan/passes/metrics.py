@@ -1,4 +1,4 @@
-"""A pass for --metrics: tasks compute other metrics beside accuracy."""
+"""A pass for --metrics: makes tasks compute other metrics beside accuracy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from bench.study.cell import TaskSpec
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with tasks that compute the metrics that were named, as far as tasks have metrics to choose.
+    """Return the study in which all tasks that can compute other metrics than their own also compute those of
+    --metrics.
 
     Raises:
         UserError: a metric is not known, or no task takes one.

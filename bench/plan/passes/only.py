@@ -10,11 +10,11 @@ from bench.core.errors import UserError
 from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.study.cell import Cell
 
-AXIS = "axis="  # begins a pattern that names a comparison of the suite in place of its runs
+AXIS = "axis="  # begins a pattern that names an axis (a comparison of the suite), not runs
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with the cells that match --only chosen; without the option, all.
+    """Return the study with the cells that match --only chosen for this run; without the option, all cells.
 
     Raises:
         UserError: no cell matches.
@@ -23,8 +23,13 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def matching(cells: Sequence[Cell], patterns: Sequence[str]) -> tuple[Cell, ...]:
-    """Return the cells whose name one of the patterns matches, wholly or in part, or that are on an axis that one of
-    them names; all cells without a pattern."""
+    """Return the cells that match one of the patterns; all cells if there are no patterns. "axis=NAME" matches the
+    cells on that axis (comparison) of the suite; any other pattern, with wildcards as in file names, matches a part of
+    a cell's name or all of it.
+
+    Raises:
+        UserError: no cell matches.
+    """
     axes = {pattern.removeprefix(AXIS) for pattern in patterns if pattern.startswith(AXIS)}
     names = [pattern.lower() for pattern in patterns if not pattern.startswith(AXIS)]
     wanted = [form for name in names for form in (name, f"*{name}*")]

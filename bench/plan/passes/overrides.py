@@ -9,7 +9,8 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with its recipes and budgets as the user asked for them; see `bench.plan.apply_overrides`.
+    """Return the study with the changes to recipes and budgets that the user asked for; see
+    `bench.plan.apply_overrides`.
 
     Raises:
         UserError: a cell does not allow a change.

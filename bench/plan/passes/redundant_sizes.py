@@ -1,5 +1,5 @@
-"""A pass that leaves out trainings on parts of a set that end before any image is seen twice: training on a larger part
-shows the same, since every image is new to both."""
+"""A pass that leaves out trainings on a part of a data set that end before any image is seen twice. Training on a
+larger part of the set shows the same, because every image is new to both."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def without_alike(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
-    """Return the cells without superfluous ones, and notes on what was left out. A cell is superfluous if its budgets,
-    fitted to hours, end before any image comes twice, and a larger part of the set is trained on for as long: every
-    image is new to both, and reports count distinct images."""
+    """Return the cells without superfluous ones, and a note on what was left out. A cell is superfluous if its longest
+    budget ends before any image is seen twice, and the same model is trained on a larger part of the set for as long:
+    every image is new to both, and reports count distinct images."""
     sized = (cell for cell in cells if "data_size" in cell.axes and cell.horizons[-1])
     groups = by_key((replace(cell, num_images=None, horizons=(0,)), cell) for cell in sized)
     gone: dict[Cell, None] = {}

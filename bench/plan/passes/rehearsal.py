@@ -1,10 +1,10 @@
-"""A pass for --rehearse: the same cells, cut so that each takes seconds and what would break after a week breaks now.
+"""A pass for --rehearse: cuts all cells down so that each takes seconds and what would break after a week breaks now.
 
-These are cut: the depth of networks, and the width of the widest, as their family says (`ModelFamily.rehearsed`);
-images (`bench.data.rehearsed`) and their size, but for a size that was asked for and networks that are made for one;
-budgets, batches and the warm-up; the steps of tasks, as each says (`Task.rehearsed`). What cells differ in stays
-different: of several sizes, budgets, batches or numbers of images the smallest is cut to the smallest, the next to the
-next. Names, rates, losses, schedules, augmentation, tasks, seeds and comparisons stay.
+These are cut: the depth of networks, and the width of the widest, as their family says (`ModelFamily.rehearsed`); the
+number of images (`bench.data.rehearsed`); the size of images, unless the user asked for one or a network is made for
+one; budgets, batches and the warm-up; the steps of tasks, as each says (`Task.rehearsed`). Values that differ between
+cells still differ: of several sizes, budgets, batches or numbers of images, the smallest gets the smallest cut value,
+the next the next. Names, learning rates, losses, schedules, augmentation, tasks, seeds and comparisons stay.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from bench.study.suite import patch_of
 from bench.train import schedule
 
 SIDE = 32  # pixels per side of the smallest image; more where patches would leave fewer than two rows
-NEXT_SIDE = 16  # least pixels between two sizes
-BATCH, NEXT_BATCH = 16, 8
-STEPS, NEXT_STEPS = 4, 2  # steps of the shortest budget, and steps more of each longer one
-MIN_IMAGES, NEXT_IMAGES = 2 * rehearsed.CLASSES, 4  # The shortest budget sees every image of a part of this size.
+NEXT_SIDE = 16  # least difference between two sizes, in pixels per side
+BATCH, NEXT_BATCH = 16, 8  # the smallest batch size, and the difference to each larger one
+STEPS, NEXT_STEPS = 4, 2  # steps of the shortest budget, and the difference to each longer one
+MIN_IMAGES, NEXT_IMAGES = 2 * rehearsed.CLASSES, 4  # the shortest budget sees all images of such a part
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with every cell cut down, and a note on what a rehearsal is."""
+    """Return the study with every cell cut down, and with a note on what a rehearsal is."""
     cut = _Cuts.of(study.cells, keeps_sizes=request.what.image_size is not None)
     cells = tuple(cut.cell(cell) for cell in study.cells)
     names = dict.fromkeys(name for cell in cells for name in (cell.data, *(task.data for task in cell.tasks)))
@@ -50,10 +50,10 @@ class _Cuts:
     """What each value of a study becomes in its rehearsal.
 
     Attributes:
-        sides: (model, pixels per side) -> pixels per side.
-        batches: batch -> batch.
-        steps: (model, budget in images) -> steps.
-        images: (data set, number of its images) -> number of images.
+        sides: (model, pixels per side of its images) -> pixels per side in the rehearsal.
+        batches: batch size -> batch size in the rehearsal.
+        steps: (model, budget in images) -> steps in the rehearsal.
+        images: (data set, number of its images that are trained on) -> number in the rehearsal.
     """
 
     sides: Mapping[tuple[str, int], int]
@@ -96,7 +96,7 @@ class _Cuts:
         }
         recipe = self._recipe(cell.recipe)
         horizons = tuple(h and self.steps[cell.model, h] * recipe.batch for h in cell.horizons)
-        if recipe.decay in schedule.SHAPES:  # over the whole training, as before
+        if recipe.decay in schedule.SHAPES:  # the decay spans the whole training, as before
             recipe = replace(recipe, timescale_images=horizons[-1])
         return replace(
             cell,
@@ -135,7 +135,8 @@ def _sides(cell: Cell) -> list[int]:
 
 
 def _cut_sides(model: str, sides: Iterable[int]) -> dict[int, int]:
-    """Return size of images -> cut size, in pixels per side: whole patches, of which at least two rows stay."""
+    """Return size of images -> size in the rehearsal, in pixels per side. The new size is at least two rows of the
+    model's patches, and whole patches; a model that takes only one size keeps it."""
     if registry.own_image_size(model) is not None:
         return {side: side for side in sides}
     patch = patch_of(model)
@@ -144,8 +145,8 @@ def _cut_sides(model: str, sides: Iterable[int]) -> dict[int, int]:
 
 
 def _ranked(values: Iterable[int], cut: Callable[[int], int]) -> dict[int, int]:
-    """Return value -> cut value: what `cut` gives for the value's rank, where that is less. Different values stay
-    different."""
+    """Return value -> cut value. The cut value is what `cut` gives for the value's rank (0 for the smallest), or the
+    value itself if that is less. Different values stay different."""
     return {value: min(value, cut(rank)) for rank, value in enumerate(sorted(set(values)))}
 
 

@@ -11,14 +11,14 @@ from bench.train.schedule import longest_warmup, warmup_steps
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with one warm-up for all cells."""
+    """Return the study with warm-ups that the shortest budget of all cells allows."""
     cells, notes = with_one_warmup(study.cells)
     return replace(study, cells=tuple(cells), notes=(*study.notes, *notes))
 
 
 def with_one_warmup(cells: Sequence[Cell]) -> tuple[list[Cell], tuple[str, ...]]:
-    """Return the cells with a warm-up that is no longer than a quarter of the shortest of all their budgets, in images
-    the same for all, as the suite's own is; and a note where it is shorter than the suite's."""
+    """Return the cells with warm-ups cut, in images, to a quarter of the shortest budget of all cells, so that they
+    stay equal where the suite's are; and a note if a warm-up is shorter than the suite's."""
     trained = [c for c in cells if c.job == "train" and longest_warmup(c.horizons, c.recipe.batch) is not None]
     limits = ((longest_warmup(c.horizons, c.recipe.batch) or 0) * c.recipe.batch for c in trained)
     most = min(limits, default=0)

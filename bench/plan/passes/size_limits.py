@@ -1,4 +1,4 @@
-"""A pass that cuts numbers of images to what the data sets hold, or to the N of NAME@N."""
+"""A pass that cuts the number of training images of each cell to what its data set holds, or to the N of NAME@N."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bench.study.cell import Cell
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study with no number of images beyond that of its data set.
+    """Return the study in which no cell asks for more images than its data set has.
 
     Raises:
-        UserError: a limit is more than a set has.
+        UserError: the N of NAME@N is more than a set has.
     """
     own = {name: [c.data for c in study.cells if c.data.startswith(f"{name}:")] for name in request.upstream or ()}
     stored = {name: study.stored.get(name) or (sized or [name])[0] for name, sized in own.items()}  # or by the suite
@@ -28,16 +28,23 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 def clipped(
     cells: Sequence[Cell], *, named: Sequence[str], limits: Mapping[str, int], sizes: DataSizes
 ) -> tuple[list[Cell], tuple[str, ...]]:
-    """Return the cells with no number of images beyond their set's, or beyond its limit, and a note for each set where
-    numbers were cut.
+    """Return the cells with no more training images than their set has, or than its limit, and a note for each set
+    whose numbers were cut.
 
-    A number that is larger than the set means the whole set, once; budgets stay as they are. Only sets that were named
-    are looked into, and those that declare their size: a suite's own are large enough.
+    All numbers that are larger than a set mean the whole set, which is trained on once; budgets stay as they are. Only
+    sets that the user named and sets that declare their size are checked, because a suite's own sets are large enough.
+
+    Args:
+        named: names of the sets that the user named.
+        limits: name of a set -> N, for each that was given as NAME@N.
+
+    Raises:
+        UserError: a limit is more than its set has.
     """
     sized = {cell.data for cell in cells if cell.num_images is not None}
     declares = {name for name in sized | set(limits) if data_set(name).unopened}
     asked = {cell.data for cell in cells}
-    most: dict[str, int] = {}  # images that a cell may have of a set
+    most: dict[str, int] = {}  # data set -> images that a cell may use of it
     for name in sorted(((sized & set(named)) | (sized & declares) | set(limits)) & asked):
         most[name] = limits.get(name, sizes[name].train)
         if most[name] > (there := sizes[name].train):

@@ -1,4 +1,4 @@
-"""A pass that leaves out fine-tuning of models for which it takes longer than minutes, judged by FLOPs, since the
+"""A pass that leaves out fine-tuning of models for which it takes longer than some minutes. FLOPs decide, since the
 choice must not depend on today's speed."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from bench.plan.study_cells import Pass, StudyCells, StudyRequest
 from bench.study.cell import Cell
 
 TASK = "finetune"
-AFFORDABLE = 2e13  # FLOPs of fine-tuning one model, up to which it is done: some minutes of a core
+AFFORDABLE = 2e13  # a model is fine-tuned if that takes at most so many FLOPs: some minutes of a core
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study without fine-tuning that takes more than AFFORDABLE. The plan says what that would take
-    (`bench.plan.notes.costly`)."""
+    """Return the study without fine-tuning that takes more than `AFFORDABLE` FLOPs. The plan says how long it would
+    take (`bench.plan.notes.costly`)."""
     cells, costly = [], {}
     for cell in study.cells:
         size = request.sizes[cell.data]
@@ -31,8 +31,8 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def _forward_flops(cell: Cell, classes: int) -> float:
-    """Return the FLOPs of a forward pass of one image. Those of timm's models are read from a table, for which torch is
-    not needed."""
+    """Return the FLOPs of a forward pass of one image. For timm's models they are read from a table, for which torch is
+    not needed. `classes`: number of classes of the model."""
     row = timm_costs.table().get(re.sub(r"^timm:|[.+].*", "", cell.model))
     if row is not None and row["macs_dense"]:
         return 2 * int(row["macs_dense"]) * (cell.image_size / int(row["image_size"])) ** 2

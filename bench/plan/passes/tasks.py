@@ -1,4 +1,4 @@
-"""A pass for --tasks: every cell is evaluated by these tasks instead of the suite's."""
+"""A pass for --tasks: evaluates every cell by the tasks that the user named, instead of the suite's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.study.cell import Cell, TaskSpec
 
 
 def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
-    """Return the study, evaluated by the tasks that were named.
+    """Return the study, evaluated by the tasks of --tasks.
 
     Raises:
         UserError: the suite has no tasks, and so no data to evaluate on.
@@ -25,9 +25,11 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 
 def with_tasks(cell: Cell, tasks: Sequence[str]) -> Cell:
-    """Return the cell, evaluated by these tasks, each on every downstream set that the suite evaluates it on.
+    """Return the cell, evaluated by the named tasks, each on every downstream set on which the suite evaluates the
+    cell.
 
-    A task that the suite already uses keeps the options it has there, and as many entries (as at two resolutions).
+    If the suite itself uses a task, the task keeps the options that it has there. If the suite uses it more than once
+    (as at two resolutions), all of these uses stay.
     """
     data = dict.fromkeys(task.data for task in cell.tasks)
     own = by_key(((task.task, task.data), task) for task in cell.tasks)

@@ -1,4 +1,5 @@
-"""A pass that removes trainings of models that have nothing to train, except the suite's own baseline of them."""
+"""A pass that removes trainings of models that have nothing to train (raw pixels), except the suite's own baseline of
+such a model."""
 
 from __future__ import annotations
 
@@ -22,7 +23,11 @@ def apply(study: StudyCells, request: StudyRequest) -> StudyCells:
 
 def trainable(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells without trainings of models that have nothing to train. The suite's own baseline of such a model
-    stays: the untrained model, evaluated once."""
+    stays: the untrained model, evaluated once.
+
+    Raises:
+        UserError: such a model was named, and the suite has no baseline of it.
+    """
     fixed = {cell.model for cell in cells if not registry.family_of(cell.model).trains}
     kept = [cell for cell in cells if cell.model not in fixed or (cell.job == "train" and cell.horizons == (0,))]
     if lost := sorted(fixed - {cell.model for cell in kept}):

@@ -1,1 +1,1 @@
-"""The command that asks the published tables."""
+"""The command `vit-bench published`, which searches the tables of published networks."""

@@ -34,9 +34,10 @@ Training FLOPs are computed from published recipes; a cost with ≥ lacks a stag
 COSTS = {"train": "train_exaflops", "inference": "gmacs", "params": "params_m", "images": "images_seen"}
 MEASURES = {"checkpoints": "in1k_top1", "clip": "in1k_zeroshot", "paper": "in1k_top1"}
 PRINTED = {"train": "train_exaflops_paper"}
-"""Columns of the paper's table that differ from COSTS: in the paper's own convention, every row has a cost."""
+"""Cost -> its column in the table `paper`, where that differs from COSTS: by the ViT paper's own convention of
+counting, every row has a cost."""
 FROM_RECIPES = ("train_exaflops", "train_exaflops_paper", "pretrain_exaflops", "images_seen")
-"""Columns that are lower bounds where a recipe is not complete."""
+"""Columns of costs that follow from a training recipe; they are lower bounds in rows whose recipe is incomplete."""
 MAX_EXPRESSION_LETTERS = 1000  # letters of an expression
 ALLOWED = (
     ast.Expression,
@@ -59,11 +60,11 @@ ALLOWED = (
     ast.List,
     ast.Tuple,
 )
-"""Syntax nodes that an expression may be made of: columns, constants, comparisons and arithmetic."""
+"""Syntax nodes that an expression of --where may consist of: columns, constants, comparisons and arithmetic."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+    """Return the parser of the command's options."""
     made = cli.parser(
         "vit-bench published",
         __doc__ or "",
@@ -130,10 +131,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
-    """Return the rows for which an expression of columns holds.
+    """Return the rows for which an expression, such as "family == 'ViT' and pretrain_images > 1e7", is true.
 
     Raises:
-        UserError: the expression cannot be parsed, names no column, calls something, or holds for no row.
+        UserError: the expression cannot be parsed, names an unknown column, has syntax that is not in ALLOWED (such as
+            calls), or is true for no row.
     """
     fix = "For example: family == 'ViT' and pretrain_images > 1e7"
     try:
@@ -164,7 +166,7 @@ def where(table: pd.DataFrame, expression: str) -> pd.DataFrame:
 
 
 def _values(table: pd.DataFrame, tree: ast.Expression) -> str:
-    """Return the values in the text columns of an expression, for an error message."""
+    """Return the distinct values in the text columns that an expression names, as a text for an error message."""
     names = dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
     texts = [name for name in names if table[name].dtype != bool and table[name].nunique() <= 12]
     shown = (f"{name}: {', '.join(str(value) for value in sorted(table[name].unique()) if value)}" for name in texts)
@@ -172,10 +174,10 @@ def _values(table: pd.DataFrame, tree: ast.Expression) -> str:
 
 
 def column(table: pd.DataFrame, name: str, *, of_numbers: bool = False) -> str:
-    """Check the name of a column, and return it.
+    """Return the name of a column after checking that the table has it.
 
     Raises:
-        UserError: there is no such column, or (if `of_numbers`) it holds no numbers.
+        UserError: there is no such column, or `of_numbers` is true and the column holds no numbers.
     """
     if name not in table:
         raise unknown("column", name, table.columns)
@@ -186,10 +188,10 @@ def column(table: pd.DataFrame, name: str, *, of_numbers: bool = False) -> str:
 
 
 def frontier(table: pd.DataFrame, *, cost: str, measure: str) -> pd.DataFrame:
-    """Return the rows that have both numbers, by cost, with a column `best`: whether no row that costs as much or less
-    measures as well.
+    """Return the rows that have numbers in both columns, `cost` and `measure`, sorted by cost, with a new column
+    `best`: whether the row's measure is higher than that of every row that costs as much or less.
 
-    A cost that is a lower bound is never best.
+    A row whose cost is only a lower bound is never best.
     """
     rows = table.dropna(subset=[cost, measure]).sort_values([cost, measure], ascending=[True, False], kind="stable")
     known = _known(rows, cost)
@@ -198,10 +200,10 @@ def frontier(table: pd.DataFrame, *, cost: str, measure: str) -> pd.DataFrame:
 
 
 def reach(table: pd.DataFrame, accuracy: float, *, cost: str, measure: str) -> pd.DataFrame:
-    """Return the rows that measure at least `accuracy`, cheapest first.
+    """Return the rows whose value in the column `measure` is at least `accuracy`, sorted by the column `cost`.
 
     Raises:
-        UserError: there are none.
+        UserError: there are no such rows.
     """
     rows = frontier(table, cost=cost, measure=measure)
     enough = rows[rows[measure] >= accuracy]
@@ -212,14 +214,16 @@ def reach(table: pd.DataFrame, accuracy: float, *, cost: str, measure: str) -> p
 
 
 def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int) -> tuple[pd.DataFrame, str]:
-    """Return a model's rows and those that cost about as much, by cost; and a sentence on where the model stands.
+    """Return a model's rows together with the rows nearest to it in cost, sorted by cost, and a sentence on where the
+    model stands among them.
 
     Args:
-        name: one of timm's checkpoints or architectures, with or without "timm:".
-        number: number of rows.
+        name: one of timm's checkpoints or architectures, with or without "timm:" before it.
+        cost, measure: columns of the cost and of the accuracy.
+        number: number of rows to return.
 
     Raises:
-        UserError: there is no such model, or its cost is not known.
+        UserError: there is no such model, or its cost is unknown.
     """
     plain = name.removeprefix("timm:")
     own = table[(table["model"] == plain) | (table["arch"] == plain)]
@@ -247,8 +251,8 @@ def like(table: pd.DataFrame, name: str, *, cost: str, measure: str, number: int
 
 
 def _known(rows: pd.DataFrame, cost: str) -> pd.Series:
-    """Return, for each row, whether its cost is known exactly: it does not follow from a recipe, or the recipe is
-    complete."""
+    """Return for each row whether its cost is known, and not only as a lower bound. A cost that follows from a training
+    recipe is known if the recipe is complete."""
     if cost not in FROM_RECIPES or "complete" not in rows:
         return rows[cost].notna()
     return rows["complete"]
@@ -265,7 +269,7 @@ def _cost(amount: float, *, known: bool) -> str:
 
 
 def _percent(text: str) -> float:
-    """Parse an accuracy, 85%, 85 or 0.85, into percent."""
+    """Return in percent an accuracy that is given as "85%", "85" or "0.85"."""
     try:
         value = float(text.strip().removesuffix("%"))
         value *= 1 if "%" in text or value >= 1 else 100

@@ -1,4 +1,4 @@
-"""Zero-shot error of published CLIP networks against training compute, by data set."""
+"""Figure: zero-shot error of published CLIP networks against training compute, by data set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ TITLE = "CLIP: zero-shot error against compute, by data set: not controlled"
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw networks as points, and the power law of each data set as a dashed line within the range of its points."""
+    """Draw each network as a point, and the power law that fits the networks of a data set as a dashed line within
+    their range.
+
+    Raises:
+        NothingToDraw: the evidence is not that of published networks.
+    """
     drawing.expect_public(evidence)
     table = networks()
     annotations = []

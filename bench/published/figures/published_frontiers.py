@@ -1,4 +1,4 @@
-"""Error of published checkpoints against training and inference compute, by pre-training set."""
+"""Figure: error of published checkpoints against training and inference compute, by group of pre-training sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ AXES = {"train_exaflops": "Training compute [exaFLOPs]", "gmacs": "Inference [10
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel per cost. Lines join the checkpoints that are best at their cost."""
+    """Draw a panel for training compute and one for inference compute. Lines join the checkpoints with the lowest error
+    at their compute.
+
+    Raises:
+        NothingToDraw: the evidence is not that of published networks.
+    """
     drawing.expect_public(evidence)
     known = public_evidence.checkpoints()
     known = known.assign(whole=known["complete"] & ~known["teacher"])
@@ -60,7 +65,12 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _panel(axes: Axes, known: pd.DataFrame, cost: str) -> list[Annotation]:
-    """Draw one panel; return the annotations of its points."""
+    """Draw one panel into `axes`; return the annotations of the points on its lines.
+
+    Args:
+        known: checkpoints with a known recipe, one result per row.
+        cost: column of the cost on the x axis, a key of AXES.
+    """
     annotations, named, curves = [], [], []
     for name, (_, colour) in drawing.UPSTREAM.items():
         rows = known[known["upstream"] == name]

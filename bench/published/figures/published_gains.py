@@ -1,4 +1,4 @@
-"""The gain of published networks from ImageNet-21k over ImageNet-1k."""
+"""Figure: how much accuracy published networks gain if they are pre-trained on ImageNet-21k instead of ImageNet-1k."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ MARKERS = "o", "D"  # the first marks accuracy after ImageNet-1k, the second aft
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a row per network, from its accuracy after ImageNet-1k to that after ImageNet-21k."""
+    """Draw for each network a line from its accuracy after pre-training on ImageNet-1k to that after ImageNet-21k.
+
+    Raises:
+        NothingToDraw: the evidence is not that of published networks.
+    """
     drawing.expect_public(evidence)
     every, colour = gains(), _style.COLOURS[1]
     annotations = []
@@ -65,14 +69,15 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _end(colour: str, marker: str, *, filled: bool) -> dict[str, Any]:
-    """Return the marker of an accuracy, which shows the pre-training set, and not whether the comparison is controlled;
-    so it is the same on every line."""
+    """Return matplotlib's settings for the marker of an accuracy. The marker shows the pre-training set, and is the
+    same whether the comparison is controlled or not."""
     look = {"color": colour, "linestyle": "", "marker": marker, "markeredgecolor": colour}
     return look | {"markerfacecolor": colour if filled else "white"}
 
 
 def _key(colour: str) -> list[Line2D]:
-    """Return the entries of the legend: both markers, and both kinds of lines."""
+    """Return the entries of the legend: the markers of both pre-training sets, and the lines of controlled and other
+    comparisons."""
     names = ("after ImageNet-1k", "after ImageNet-21k")
     marks = [
         Line2D([], [], label=name, **_end(colour, marker, filled=filled))

@@ -1,4 +1,5 @@
-"""Families that one paper trained alike, a panel per experiment; other comparisons are in the figure of ratios."""
+"""Figure: error against training compute of families that one paper trained alike, with a panel per experiment. Other
+comparisons are in the figure `published-ratios`."""
 
 from __future__ import annotations
 
@@ -16,12 +17,16 @@ from bench.stats.pareto import pareto
 TITLE = "Families that one paper trained alike"
 COLUMNS = 2
 COLOURS = {"ViT": 0, "Hybrid": 2, "ResNet": 3, "ConvNeXt": 1, "DataComp": 4, "CommonPool": 7, "LAION": 5}
-"""Start of a family's name -> index of its colour."""
+"""Beginning of a family's label -> index of its colour."""
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel per experiment, with its controlled comparisons. Others are left out, since a comparison whose
-    recipes differ shows more than families."""
+    """Draw a panel per experiment, with its controlled comparisons. Other comparisons are left out, because they show
+    differences of recipes as well as of families.
+
+    Raises:
+        NothingToDraw: the evidence has no controlled comparison of published families.
+    """
     asked = [c for c in drawing.expect_compared(evidence) if c.controlled]
     if not asked:
         raise NothingToDraw("no families were trained alike")

@@ -1,4 +1,5 @@
-"""How many times the compute one published family took for the error of another, comparison by comparison."""
+"""Figure: the training compute of one published family divided by that of another at equal error, with a row for each
+comparison."""
 
 from __future__ import annotations
 
@@ -20,12 +21,18 @@ LINE_INCHES = 0.15  # inches that a line of a row's name takes
 LETTERS_PER_INCH = 7.5  # letters of a row's name per inch of the figure's width
 TITLE = "Training compute for the same ImageNet top-1 error"
 GROUPS = {"networks": "Networks, on the same images", "images": "Images, for the same networks"}
-"""What a comparison compares -> heading of its rows."""
+"""What a comparison compares (`Comparison.compares`) -> heading of its rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row of the figure: a comparison at equal error by one metric."""
+    """A row of the figure: a comparison of two families at equal error by one metric.
+
+    Attributes:
+        metric: "ImageNet", or "ReaL" for ImageNet with ReaL labels.
+        networks: the ratio at the error of each network of the first family.
+        mean: their geometric mean.
+    """
 
     comparison: Comparison
     metric: str
@@ -34,15 +41,20 @@ class Row:
 
     @property
     def name(self) -> tuple[str, str]:
-        """The two families, and the setting in which they are compared."""
+        """The names of the two families, and the setting in which they are compared."""
         where = self.comparison.name.partition(", ")[2]
         by = "" if self.metric == IMAGENET else f", by {self.metric} labels"
         return f"{self.comparison.second} against {self.comparison.first}", f"{where}{by}"
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a row per comparison, those of networks first: its mean with the interval, and its networks as small marks.
-    Where errors on ReaL labels are known, they have a row, too."""
+    """Draw a row per comparison, first comparisons of networks, then of images: the mean ratio with its interval, and
+    the ratios of single networks as small marks. A comparison whose errors on ReaL labels are known has a second row
+    for these.
+
+    Raises:
+        NothingToDraw: the evidence is not that of published networks.
+    """
     asked = sorted(drawing.expect_compared(evidence), key=lambda c: list(GROUPS).index(c.compares))
     rows = [row for comparison in asked for row in _rows(comparison)]
     of_group = [[row for row in rows if row.comparison.compares == group] for group in GROUPS]
@@ -139,7 +151,7 @@ def _data(rows: Sequence[Row]) -> pd.DataFrame:
 
 
 def _factor(value: float) -> str:
-    """Format a factor with two decimals, one from ten on, so that every row has as many digits."""
+    """Return a factor as text with two decimals, or one decimal from ten on, so that all rows have three digits."""
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 

@@ -1,4 +1,5 @@
-"""Accuracy of published checkpoints on other test sets against that on ImageNet, by pre-training set."""
+"""Figure: accuracy of published checkpoints on other test sets against their accuracy on ImageNet, by group of
+pre-training sets."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ MIN_ACCURACY = 76  # percent of ImageNet accuracy from which checkpoints are dra
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel per test set. The band marks the accuracies at which groups are compared."""
+    """Draw a panel per test set. A grey band marks the range of ImageNet accuracy in which groups are compared.
+
+    Raises:
+        NothingToDraw: the evidence is not that of published networks.
+    """
     drawing.expect_public(evidence)
     known = checkpoints()
     shown = known[known["in1k_top1"] >= MIN_ACCURACY]

@@ -1,1 +1,1 @@
-"""Questions that the published tables answer."""
+"""Questions that the tables of published networks answer."""

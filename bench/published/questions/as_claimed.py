@@ -1,10 +1,11 @@
-"""Do published networks bear out what the ViT paper claims of architectures?
+"""Question: do published networks bear out what the ViT paper claims about architectures?
 
 Findings:
-    subject: the `Claimed`, and where it is tested.
-    estimate: the number that it is about: a ratio of compute, or of two such ratios, or a difference of gains.
-    main: the comparison is controlled.
-    evidence: the comparison, or both gains.
+    subject: the claim (`Claimed`), and the networks on which it is tested.
+    estimate: the number that the claim is about: a ratio of compute, a quotient of two such ratios, or a difference of
+        two gains.
+    main: whether the comparison is controlled, i.e. nothing but the networks differs.
+    evidence: the `Comparison` and its `ByMetric`, or both `Gain`s.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ OVERLAP = "{:g} to {:g}".format(*STATED)
 
 
 class Claimed(StrEnum):
-    """A claim of the paper that published networks can test."""
+    """A claim of the ViT paper that can be tested on published networks."""
 
     CHEAPER = CHEAPER  # section 4.4
     HYBRIDS = HYBRIDS  # section 4.4
@@ -50,7 +51,8 @@ class Claimed(StrEnum):
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield a finding for every test of every claim."""
+    """Yield a finding for every test of every claim: one per suitable comparison of families, and per ViT with a
+    gain."""
     for asked in compared(evidence):
         *networks, mean = matched(asked)
         average = matched(asked, MEAN)[-1] if asked.is_of_table_6 else mean
@@ -71,17 +73,25 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _cheaper(asked: Comparison, mean: Ratio, *, turned: int) -> Finding:
-    """Return the finding on the convolutional family's compute over ViT's: YES where it is above 1 beyond chance, and
-    its interval overlaps the claimed factors. The claim is about the average over five sets, which only Table 6 has;
-    for other networks ImageNet is known. `turned`: -1 if `mean` is ViT's compute over the other's."""
+    """Return the finding on the claim that ViTs are cheaper. Its estimate is the compute of the convolutional family
+    divided by ViT's at equal error; YES if this is above 1 beyond chance, and its interval overlaps the claimed
+    factors.
+
+    The claim is about the mean error over five sets, which only Table 6 has; of other networks ImageNet error is known.
+
+    Args:
+        mean: the mean ratio of the comparison.
+        turned: 1 if `mean` is the convolutional family's compute divided by ViT's, -1 if it is the reciprocal.
+    """
     low, value, high = sorted(wording.or_nan(number) ** turned for number in (mean.low, mean.ratio, mean.high))
     borne_out = mean.decided and value > 1 and low <= STATED[1] and high >= STATED[0]
     return _ratio(Claimed.CHEAPER, asked, (value, low, high), decided=mean.decided, borne_out=borne_out)
 
 
 def _shrinking(asked: Comparison, small: Ratio, large: Ratio) -> Finding:
-    """Return the finding on ViT's compute over the smallest hybrid's, divided by the same for the largest hybrid: YES
-    where it is above 1 beyond chance."""
+    """Return the finding on the claim that the lead of hybrids shrinks with size. Its estimate is ViT's compute divided
+    by the smallest hybrid's at equal error (`small`), divided by the same ratio for the largest hybrid (`large`); YES
+    if this is above 1 beyond chance."""
     logs = [math.log(wording.or_nan(r.ratio)) for r in (small, large)]
     half = math.hypot(*(math.log(wording.or_nan(r.high) / wording.or_nan(r.low)) / 2 for r in (small, large)))
     lead = logs[0] - logs[1]
@@ -127,7 +137,8 @@ def say(f: Finding) -> Iterator[str]:
 
 
 def of(f: Finding) -> str:
-    """Return in words what a ratio is about, and the same ratio by other metrics."""
+    """Return a text for a finding on a ratio: what the ratio is, and the same ratio by other metrics; "" for a finding
+    on gains."""
     metrics = wording.every(f, ByMetric)
     if f.subject[0] == Claimed.HYBRIDS:
         by = in_other_metrics([(m.metric, m.shrinks) for m in metrics])
@@ -141,7 +152,8 @@ def of(f: Finding) -> str:
 
 
 def _lies(f: Finding) -> str:
-    """Return in words whether a factor is within the claimed range, or only its interval overlaps the range."""
+    """Return "within" or "overlaps" with the claimed range of factors: whether a finding's estimate is within that
+    range, or only its interval overlaps the range."""
     inside = f.estimate is not None and STATED[0] <= f.estimate <= STATED[1]
     return f"{'within' if inside else 'overlaps'} {OVERLAP}"
 

@@ -1,12 +1,14 @@
-"""How much more training compute did one published family take than another for the same error?
+"""Question: how much more training compute did one published family take than another for the same error?
 
 Findings:
-    subject: two families, and the comparison. The networks of the second are the points, those of the first the line.
-    estimate: how many times the second family's compute the first took; the geometric mean over the second's networks.
-    leader: who took less.
-    margin: the factor that chance between single trainings may cause; it is in the interval.
-    main: nothing but the families differs.
-    evidence: the `Comparison`, its mean `ByMetric` (ImageNet first, which is the estimate), and a `Ratio` per network.
+    subject: the family named first, the family named second, and the comparison's name.
+    estimate: compute of the first family divided by that of the second at equal error; the geometric mean over the
+        networks of the second. (A `Comparison` calls these families `second` and `first`.)
+    leader: the family that took less.
+    margin: the factor that chance between single trainings may cause; the interval includes it.
+    main: whether nothing but the families differs.
+    evidence: the `Comparison`, its means `ByMetric` (first by ImageNet, which is the estimate), and a `Ratio` per
+        network.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ NAME = "compute at equal error"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding per comparison that has a ratio."""
+    """Yield one finding per comparison of published families whose mean ratio is known."""
     for asked in compared(evidence):
         *networks, mean = matched(asked)
         if mean.ratio is None:
@@ -52,8 +54,8 @@ def ask(evidence: Evidence) -> Iterator[Finding]:
 
 
 def tables(evidence: Evidence) -> Sequence[Table]:
-    """Return two tables: one row per network of each comparison, and one for their mean; and these means by every
-    metric of Table 6."""
+    """Return two tables. The first has for each comparison a row per network and one for their mean, the second the
+    mean ratios of Table 6's comparisons by every metric. Without comparisons, return no table."""
     rows = [
         {
             "comparison": asked.name,
@@ -119,7 +121,8 @@ def _by_metric(evidence: Evidence) -> Table:
 
 
 def say(f: Finding) -> Iterator[str]:
-    """Yield sentences on other metrics, single networks, what else differs, chance, and what the authors state."""
+    """Yield sentences about a finding: other metrics, what else differs, what the authors state, single networks,
+    chance."""
     for asked in wording.every(f, Comparison):
         yield f"{asked.second} over {asked.first} {of(f)}."
         yield f"Not controlled. Besides, these differ: {asked.differs}." if asked.differs else "Controlled."
@@ -131,7 +134,8 @@ def say(f: Finding) -> Iterator[str]:
 
 
 def of(f: Finding) -> str:
-    """Return "at equal ImageNet top-1 error; ReaL labels 1.0 ×, CIFAR-10 2.5 ×, …"."""
+    """Return what a finding's ratio is, and the ratio by other metrics: "at equal ImageNet top-1 error; ReaL labels 1.0
+    ×, CIFAR-10 2.5 ×, …"."""
     return f"at equal {TOP1} error{in_other_metrics([(m.metric, m.ratio) for m in wording.every(f, ByMetric)])}"
 
 

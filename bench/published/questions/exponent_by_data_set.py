@@ -1,11 +1,11 @@
-"""How fast does the zero-shot error of published CLIP networks fall with compute, by the set that they were trained on?
+"""Question: how fast does the zero-shot error of published CLIP networks fall with compute, on each training set?
 
-Not controlled: networks, numbers of samples and batches differ along each line.
+The comparison is not controlled: networks, numbers of samples and batch sizes differ between the networks of a set.
 
 Findings:
     subject: the data set.
     estimate: exponent b of error = a x compute^-b over the set's ViTs, by least squares in logarithms.
-    YES: its interval is above every other set's estimate. NO: its interval is below all of them.
+    verdict: YES if the interval of b is above every other set's estimate, NO if it is below all of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bench.published.matched import LEVEL
 from bench.published.public_evidence import is_public
 
 NAME = "exponent by data set"
-FEWEST = 3  # least number of networks of a set
+FEWEST = 3  # least number of networks that were trained on a set
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding per data set."""
+    """Yield one finding per data set on which at least FEWEST networks were trained: the exponent of its power law."""
     by_set = networks().groupby("upstream", sort=False) if is_public(evidence) else ()
     laws = {
         str(name): (len(rows), power_law(rows["compute"], rows["error"]))

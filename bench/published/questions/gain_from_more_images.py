@@ -1,9 +1,9 @@
-"""How much does a published network gain from pre-training on ImageNet-21k in place of ImageNet-1k?
+"""Question: how much accuracy does a published network gain from pre-training on ImageNet-21k instead of ImageNet-1k?
 
 Findings:
     subject: the network and its recipe.
-    estimate: accuracy on ImageNet-1k after the larger set minus that after the smaller one.
-    main: nothing but the images differs.
+    estimate: accuracy on ImageNet-1k after pre-training on the larger set, minus that after the smaller set.
+    main: whether nothing but the images differs.
     evidence: the `Gain`.
 """
 
@@ -24,7 +24,7 @@ NAME = "gain from more images"
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding per network."""
+    """Yield one finding per network that was published with both sets."""
     for gain in gains() if is_public(evidence) else ():
         yield difference(NAME, (gain.network,), gain.gain, gain.half, gain, main=not gain.differs)
 

@@ -1,10 +1,11 @@
-"""At equal ImageNet error, do published networks that saw more images do better on other test sets?
+"""Question: at equal ImageNet error, are published networks that saw more images more accurate on other test sets?
 
-Not controlled: authors, years and recipes differ between groups of pre-training sets.
+The comparison is not controlled: authors, years and recipes differ between groups of pre-training sets.
 
 Findings:
     subject: the test set, and the group of pre-training sets that is compared with ImageNet-1k.
-    estimate: mean accuracy of the group's checkpoints whose ImageNet error lies in `BAND`, minus that of the others'.
+    estimate: mean accuracy of the group's checkpoints whose ImageNet error lies in `BAND`, minus that of the
+        checkpoints of ImageNet-1k.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FEWEST = 3  # least number of checkpoints of a group
 
 
 def ask(evidence: Evidence) -> Iterator[Finding]:
-    """Yield one finding per test set and group."""
+    """Yield one finding per test set and group of pre-training sets other than ImageNet-1k."""
     near = in_band(checkpoints()) if public_evidence.is_public(evidence) else pd.DataFrame({"upstream": []})
     groups = {str(name): rows for name, rows in near.groupby("upstream") if len(rows) >= FEWEST}
     for column, test in TESTS.items():

@@ -1,1 +1,1 @@
-"""The published tables as a source of quoted numbers."""
+"""Tables of published networks as a source of numbers that reports quote."""

@@ -1,5 +1,5 @@
-"""A source of quoted numbers: published checkpoints of timm, open_clip and the paper. Its figures are those that its
-questions name."""
+"""A source of numbers that reports quote: published checkpoints of timm, open_clip and the ViT paper. Its figures are
+those that the questions about published networks name."""
 
 from bench.published import explore, public_evidence, public_models
 from bench.report.quoted.source import QuotedSource

@@ -1,1 +1,1 @@
-"""Figures of reports by name: one file each, which exports FIGURE."""
+"""Figures of reports. Each file exports one figure as FIGURE; the file's name is the figure's name."""

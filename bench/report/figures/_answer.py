@@ -1,4 +1,5 @@
-"""A study's title as a picture, where no figure of the study shows it: the differences behind its finding."""
+"""Draws the finding that titles a study, where no figure of the study shows it: as the differences of accuracy that it
+rests on."""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ ROW, FRAME = 0.28, 1.1  # inches of one row, and of axis and title together
 
 
 def draw(findings: Sequence[Finding], families: Sequence[str]) -> Drawing:
-    """Draw differences of accuracies with their intervals: a row per model, one for their mean, and a line at zero.
+    """Draw findings as differences of accuracy with their intervals: for each finding a row for the mean difference and
+    a row for every model behind it, with a line at zero.
 
     Args:
-        findings: answers to one question, the title's first.
-        families: all families of the study.
+        findings: answers to one question; first the answer that titles the study.
+        families: all families of the study, which decide the colours.
 
     Raises:
         NothingToDraw: the findings do not rest on differences of models.
@@ -65,7 +67,8 @@ def draw(findings: Sequence[Finding], families: Sequence[str]) -> Drawing:
 
 
 def _rows(f: Finding) -> list[dict[str, Any]]:
-    """Return the rows of a finding: its mean, then the models behind it; none if it rests on no models."""
+    """Return the rows of the figure's table for one finding: its mean difference, then the difference of each model
+    behind it; empty if it does not rest on differences of models."""
     models = [d for d in wording.every(f, Difference) if d.measure == f.measure and d.model]
     if not models or f.estimate is None or f.low is None or f.high is None:
         return []

@@ -1,6 +1,6 @@
 """Figures of the inside of a model: filters, position embeddings, attention distances, attention roll-out.
 
-Every figure shows the network before and after training beside each other. `States`: name of a state -> array.
+Every figure shows the network before and after training beside each other. Figure numbers are those of the ViT paper.
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ GAP = 1  # pixels between the small grids of a grid of grids
 
 @_style.context()
 def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, what: str) -> Drawing:
-    """Draw principal components x_KCRS of the filters, with their fractions of the variance, as in Figure 7 (left).
-    `what`: the filters, in words for the caption."""
+    """Draw the principal components of a model's filters, as in Figure 7 (left) of the ViT paper.
+
+    Args:
+        states: "Before training" or "After training" -> (components x_KCRS, the fraction of the variance that each
+            explains).
+        what: the filters, in words for the caption.
+    """
     number = max(len(components) for components, _ in states.values())
     rows = -(-number // PER_ROW)
     grey = next(iter(states.values()))[0].shape[1] == 1
@@ -78,8 +83,14 @@ def filters(states: Mapping[str, tuple[np.ndarray, np.ndarray]], *, model: str, 
 
 @_style.context()
 def positions(states: States, *, grid: tuple[int, int], model: str, fixed: bool) -> Drawing:
-    """Draw cosine similarities (P, P) of position embeddings as a grid of grids, as in Figure 7 (centre) and Figure 10.
-    `fixed`: whether the embeddings are not trained."""
+    """Draw the cosine similarities of position embeddings, as in Figures 7 (centre) and 10 of the ViT paper: a grid
+    with one cell per patch, each of which is a grid of this patch's similarities to all patches.
+
+    Args:
+        states: "Before training" or "After training" -> similarities (P, P) of the P patches.
+        grid: rows and columns of patches.
+        fixed: whether the embeddings are not trained.
+    """
     rows, columns = grid
     figure = _style.figure(height=4.9, width=9.5)
     panels = figure.subplots(1, len(states), squeeze=False)[0]
@@ -114,8 +125,15 @@ def positions(states: States, *, grid: tuple[int, int], model: str, fixed: bool)
 
 @_style.context()
 def distances(states: States, *, model: str, uniform: float, images: int, data: str, side: int) -> Drawing:
-    """Draw mean attention distances (layers, heads) in pixels, as in Figure 7 (right) and Figure 11. `uniform`: the
-    distance with equal attention to all patches."""
+    """Draw mean attention distances, as in Figures 7 (right) and 11 of the ViT paper: a point per layer and head.
+
+    Args:
+        states: "Before training" or "After training" -> distances (layers, heads) in pixels.
+        uniform: the distance in pixels if attention to all patches were equal.
+        images: number of images behind the means.
+        data: name of their data set.
+        side: their side, in pixels.
+    """
     figure = _style.figure(height=3.9, width=9.5)
     panels = figure.subplots(1, len(states), sharey=True, squeeze=False)[0]
     table = []
@@ -163,7 +181,14 @@ def distances(states: States, *, model: str, uniform: float, images: int, data: 
 
 @_style.context()
 def rollouts(states: States, images_BHWC: np.ndarray, *, model: str, labels: list[str], data: str) -> Drawing:
-    """Draw the attention roll-out (B, R, S) of images over the images, as in Figure 6. 1 is the mean over patches."""
+    """Draw attention roll-outs over the images that they belong to, as in Figure 6 of the ViT paper.
+
+    Args:
+        states: "Before training" or "After training" -> fraction of the attention that each patch gets, (B, R, S) for R
+            rows and S columns of patches. It is drawn relative to the mean over patches.
+        labels: the name that stands above each image.
+        data: name of the images' data set.
+    """
     number = len(images_BHWC)
     figure = _style.figure(height=1.45 * (1 + len(states)) + 0.5)
     panels = figure.subplots(1 + len(states), number, squeeze=False)

@@ -1,5 +1,5 @@
-"""Draws accuracy against x with seaborn: one panel for the average of the headline tasks, and a second figure for the
-tasks; with baselines, published points and the caption."""
+"""Draws accuracy against x with seaborn: a figure for the average of the headline tasks (the main ones, whose mean is a
+model's score), and a second with a panel per task; with baselines, published points and the caption."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ UNTRAINED = (0, (4, 2.5))  # dashes of the lines of untrained networks
 
 @dataclass(frozen=True, kw_only=True)
 class ModelPoints:
-    """Points of one model in order of x.
+    """The points of one model, which a line may join.
 
     Attributes:
         label: the model's name.
-        family: its family, which gives colour and marker.
-        points: points in order of x.
-        x: the x of each point, in the axis' units.
+        family: its family, which decides colour and marker.
+        points: the points in order of x.
+        x: the x of each point, in units of the axis.
     """
 
     label: str
@@ -68,9 +68,10 @@ class XAxis:
     Attributes:
         label: text of the axis, with its unit.
         column: name of the column of x in the CSV.
-        ticks: names of the places 0, 1, …, for an x that is no number: points of a line are then drawn a little apart
-            from those of others, and are not joined.
-        trend: whether the line through a model's points is what the figure shows; it is strong then, with a band.
+        ticks: names of the categories 0, 1, …, if x is a category and no number: points of different lines are then
+            drawn a little apart, and points of one line are not joined.
+        trend: whether the line through a model's points is what the figure is about: it is then drawn strongly, with a
+            band.
         linear: whether the axis is linear, from zero; else it is logarithmic.
     """
 
@@ -82,7 +83,8 @@ class XAxis:
 
 
 def measures_of(evidence: Evidence) -> list[str]:
-    """Return the measures to draw: the average of the headline tasks first, then every task, upstream accuracy last."""
+    """Return the names of the measures (scores of a task on a data set, or averages) to draw: the average of the
+    headline tasks if there are several, then every task, upstream accuracy last."""
     return ([HEADLINE] if len(evidence.headline) > 1 else []) + list(evidence.measures)
 
 
@@ -96,13 +98,19 @@ def draw(
     measures: Sequence[str] = (),
     reference: Sequence[ModelPoints] = (),
 ) -> Drawing:
-    """Draw the first measure that any point was scored on in a panel of its own, and the others beside each other in a
-    second figure, with the same data.
+    """Draw the first measure that any point has a score on as a figure of its own, and all further measures as the
+    panels of a second figure, with the same data.
 
     Args:
-        caption: its first sentences; those on tasks, n and intervals follow.
-        measures: the measures to draw, those of `measures_of` by default.
-        reference: lines of `evidence.reference`: published points, drawn hollow under the measured ones.
+        lines: points of the models.
+        axis: the x axis of all panels.
+        caption: the first sentences of the caption; sentences on tasks, n and intervals follow.
+        alt: one sentence for those who cannot see the figure.
+        measures: names of the measures to draw; () for those of `measures_of`.
+        reference: published points of `evidence.reference`, drawn hollow under the measured ones.
+
+    Raises:
+        NothingToDraw: no point has a score on any measure.
     """
     points = [p for line in lines for p in line.points]
     shown = [m for m in measures or measures_of(evidence) if any(evidence.estimate(p, m) for p in points)]
@@ -145,7 +153,8 @@ def draw(
 def _trained(
     evidence: Evidence, lines: Sequence[ModelPoints], measure: str, estimates: list[Estimate]
 ) -> list[dict[str, Any]]:
-    """Return a row per point that has a score, families in order, and append the points' estimates to `estimates`."""
+    """Return a row of the figure's table for each point that has a score on the measure, family by family, and append
+    the points' means with intervals to `estimates`."""
     kind = "published" if evidence.published else "trained"
     rows = []
     for family in dict.fromkeys(line.family for line in lines):
@@ -161,7 +170,8 @@ def _trained(
 
 
 def _explained(evidence: Evidence, line: ModelPoints, p: Point, measure: str, e: Estimate, x: float) -> dict[str, Any]:
-    """Return the place of a point, its cells, and a function that gives the text of its tooltip."""
+    """Return the columns of a point's row that serve its tooltip: its place on the x axis, the names of its cells, and
+    a function that returns the text."""
     cells = () if evidence.published else evidence.cells.get(p.variant, ())
     return {
         "x": x,
@@ -172,8 +182,8 @@ def _explained(evidence: Evidence, line: ModelPoints, p: Point, measure: str, e:
 
 
 def _baselines(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
-    """Return the rows of a panel's baselines: the same probe on raw pixels, and per family the mean over its untrained
-    networks."""
+    """Return the table's rows for the baselines of a panel: the same probe on raw pixels; and for each family the mean
+    score of its untrained networks."""
     nowhere = {"x": math.nan, "at": math.nan, "cells": (), "explained": ""}
     pixels = evidence.estimate(evidence.pixels, measure)
     rows = []
@@ -191,7 +201,8 @@ def _baselines(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -
 
 
 def _quoted(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> list[dict[str, Any]]:
-    """Return the rows of published points by the same measure."""
+    """Return the table's rows for the published points `lines` that are drawn in the panel of a measure; empty if no
+    published measure corresponds to it."""
     theirs, published = counterpart(evidence, measure), evidence.reference
     if not theirs or not published:
         return []
@@ -204,8 +215,8 @@ def _quoted(evidence: Evidence, lines: Sequence[ModelPoints], measure: str) -> l
 
 
 def counterpart(evidence: Evidence, measure: str) -> str | None:
-    """Return the published measure that is drawn beside a measured one: the average beside the average, else one of the
-    same data set. None where there is none."""
+    """Return the name of the published measure to draw in the panel of a measure of this study: the published average
+    beside the average, else a published accuracy on the same data set; None if there is neither."""
     published = evidence.reference
     if published is None:
         return None
@@ -225,7 +236,13 @@ def _picture(
     families: Sequence[str],
     points: Sequence[Point],
 ) -> tuple[Figure, dict[str, Axes]]:
-    """Draw a figure of one panel, or of several beside each other. Return it and measure -> panel."""
+    """Draw one figure with a panel per measure. Return it, and measure -> panel.
+
+    Args:
+        table: the rows of all points and baselines.
+        families: all families shown, which decide the colours.
+        points: all points of this study that are shown.
+    """
     single = len(measures) == 1
     columns = _style.columns(2 if sum(map(len, axis.ticks)) > LETTERS_BELOW else COLUMNS)
     rows = -(-len(measures) // columns)
@@ -254,12 +271,13 @@ def _picture(
 
 
 def points_of(table: pd.DataFrame, evidence: Evidence) -> pd.DataFrame:
-    """Return the rows that are this study's own points, in percent."""
+    """Return the rows of the table that are points of this study, with columns in percent."""
     return in_percent(table[table["kind"].isin(["published"] if evidence.published else ["trained", NOT_BEGUN])])
 
 
 def in_percent(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the table with further columns in percent, which `seaborn_panels` draws."""
+    """Return the table with further columns in percent, "accuracy_percent", "low_percent" and "high_percent", which
+    `seaborn_panels` draws."""
     return table.assign(**{f"{name}_percent": 100 * table[name] for name in ("accuracy", "low", "high")})
 
 
@@ -275,12 +293,15 @@ def seaborn_panels(
     columns: int = COLUMNS,
     hollow: bool = False,
 ) -> dict[str, Axes]:
-    """Draw a panel per measure with points, their intervals, and the lines that join some. Return measure -> panel.
+    """Draw a panel per measure with points, their intervals and the lines that join them. Return measure -> panel.
 
     Args:
-        table: a table of `in_percent`, with columns `measure` and `at`, the place on the x axis.
-        looks: value of column `by` -> (colour, marker).
-        line: the column whose values have a line each.
+        table: what `in_percent` returned, with a column `measure` and a column `at`, the place on the x axis.
+        looks: value of the column `by` -> (colour, marker).
+        by: the column whose values decide colour and marker.
+        line: the column whose values each have a line.
+        columns: panels beside each other, at most.
+        hollow: whether all points are drawn hollow.
     """
     crowded = len(table) > CROWDED * len(measures)
     bitmap = {"rasterized": crowded}
@@ -318,8 +339,8 @@ def seaborn_panels(
 
 
 def apart(table: pd.DataFrame, by: str) -> np.ndarray:
-    """Return the places 0, 1, … of the points, moved sideways by the value of a column, so that no interval hides
-    another."""
+    """Return the x of the table's points on an axis of categories 0, 1, …, moved sideways by a different amount for
+    each value of the column `by`, so that no interval hides another."""
     names = [name for name in dict.fromkeys(table[by]) if (table.loc[table[by] == name, "x"].notna()).any()]
     moved = {name: 0.6 * (number - (len(names) - 1) / 2) / max(2, len(names)) for number, name in enumerate(names)}
     return table["x"].to_numpy() + table[by].map(moved).to_numpy()
@@ -328,8 +349,8 @@ def apart(table: pd.DataFrame, by: str) -> np.ndarray:
 def limit(
     axes: Axes, table: pd.DataFrame, looks: Mapping[str, tuple[str, str]], *, by: str, also: Sequence[float] = ()
 ) -> None:
-    """Set the limits of y around the points and the values `also` (percent), and draw an arrow where an interval goes
-    beyond them."""
+    """Set the limits of y around a table's points and the values `also` (percent), and draw an arrow where an interval
+    goes beyond them. `looks`: value of the column `by` -> (colour, marker)."""
     low, values, high = (table[f"{name}_percent"] for name in ("low", "accuracy", "high"))
     bottom, top = _style.percent_range(low, values, high)
     room = 0.05 * (max([top, *also]) - min([bottom, *also]))
@@ -340,8 +361,13 @@ def limit(
 def scale_x(
     axes: Axes, axis: XAxis, values: Sequence[float], *, room: float = 0.0, text: Callable[[float], str] | None = None
 ) -> None:
-    """Set up the x axis: the places 0, 1, … with their names; or linear from zero; or logarithmic. `room`: fraction of
-    the width that is left free at the right."""
+    """Set up the x axis as `axis` says: categories with their names, linear from zero, or logarithmic.
+
+    Args:
+        values: the x of all points.
+        room: fraction of the width to leave free at the right.
+        text: formats a number of a logarithmic axis; None: as `_style.plain_log_x` does by default.
+    """
     if axis.ticks:
         axes.set_xticks(range(len(axis.ticks)), axis.ticks)
         axes.set_xlim(-0.5, len(axis.ticks) - 0.5 + 2 * room)
@@ -354,8 +380,8 @@ def scale_x(
 
 
 def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]) -> None:
-    """Draw baselines as lines: raw pixels with their interval, and untrained networks. Those that are far below the
-    panel are written at its foot instead."""
+    """Draw the baselines of a panel as horizontal lines: raw pixels with their interval, and untrained networks. Write
+    the values of untrained networks that are far below the panel at its foot instead. `table`: the panel's rows."""
     for row in table[table["kind"] == "raw pixels"].itertuples():
         axes.axhspan(100 * row.low, 100 * row.high, color="#000000", alpha=0.06, linewidth=0, zorder=0)
         axes.axhline(100 * row.accuracy, **_style.PIXELS, zorder=1)
@@ -398,7 +424,7 @@ def _published_look(family: str, families: Sequence[str]) -> dict[str, Any]:
 
 
 def _room(table: pd.DataFrame, axis: XAxis) -> float:
-    """Return the fraction of the width that names of lines take at the right."""
+    """Return the fraction of the panel's width to leave free at the right for the names of the lines."""
     if not axis.trend or table["series"].nunique() > MAX_NAMED:
         return 0.14
     lines = "\n".join(map(_narrow, table["series"])).split("\n")
@@ -406,13 +432,15 @@ def _room(table: pd.DataFrame, axis: XAxis) -> float:
 
 
 def _narrow(name: str) -> str:
-    """Break a hybrid's name into two lines, where in one it would take much of the width."""
+    """Return the name with a line break after a hybrid's "+", where the name in one line would take much of the
+    width."""
     share = LETTER_INCHES * len(name) / _style.current().single[0]
     return name if share < MAX_NAME_SHARE else name.replace("+", "+\n", 1)
 
 
 def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: XAxis) -> None:
-    """Write every model's name beside its last point, clear of what is drawn; write none where there are too many."""
+    """Write every model's name beside its last point, where it covers nothing; write no names if there are more than
+    `MAX_NAMED`. `table`: the panel's points."""
     if table["series"].nunique() > MAX_NAMED:
         return
     last = table.groupby("series", sort=False).tail(1)
@@ -437,7 +465,8 @@ def _name_lines(axes: Axes, table: pd.DataFrame, families: Sequence[str], axis: 
 def _handles(
     evidence: Evidence, table: pd.DataFrame, families: Sequence[str], quoted: pd.DataFrame, *, untrained: bool
 ) -> list[Any]:
-    """Return the entries of the legend: families, published points, baselines."""
+    """Return the entries of a figure's legend: families, published points, baselines. `quoted`: the table's rows of
+    published points; `untrained`: whether lines of untrained networks are drawn."""
     grey: dict[str, Any] = {"color": _style.GREY}
     hollow = grey | {"linestyle": "", "markersize": 6, "markerfacecolor": "none"}
     pixels = Line2D([], [], **_style.PIXELS, label="pixel baseline")
@@ -456,7 +485,8 @@ def _handles(
 
 
 def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, label: str) -> str:
-    """Return lines of plain text on a point: model, size, data and compute; then its score with interval and n."""
+    """Return a tooltip's text on a point: model, size, data and compute; then its score on a measure with interval and
+    n. `e`: the score; `label`: the model's name."""
     size = f" ({short_count(point.params)} parameters)" if point.params == point.params else ""
     lines = [
         f"{label}{size}",
@@ -473,14 +503,15 @@ def point_text(evidence: Evidence, point: Point, measure: str, e: Estimate, *, l
 def annotation(
     evidence: Evidence, axes: Axes, point: Point, measure: str, e: Estimate, *, label: str, x: float
 ) -> Annotation:
-    """Return the tooltip of a point at (x, its accuracy), with links to its records."""
+    """Return the tooltip of a point that is drawn at `x` and its accuracy in percent, with links to its records. `e`:
+    the point's score on the measure; `label`: the model's name."""
     text = partial(point_text, evidence, point, measure, e, label=label)
     cells = () if evidence.published else evidence.cells.get(point.variant, ())
     return Annotation(axes=axes, x=x, y=100 * e.value, text=text, cells=cells)
 
 
 def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
-    """Return a panel's title, broken where it is wider than the panel."""
+    """Return the title of a measure's panel, with line breaks where it is wider than the panel."""
     parts = evidence.parts(measure)
     named = Measure.parse(parts[0] if len(parts) == 1 else measure)
     name = evidence.with_kind(named.set_text, str(named)) if named.how else evidence.name(measure, points)
@@ -489,7 +520,8 @@ def title(evidence: Evidence, measure: str, points: Sequence[Point]) -> str:
 
 
 def y_label(evidence: Evidence, measure: str, *, quantity: str = "accuracy") -> str:
-    """Return the label of an axis of accuracies, or of errors, which names the task that gave the scores."""
+    """Return the label of a y axis of scores on a measure, in percent, such as "10-shot accuracy [%]". `quantity`:
+    "accuracy" or "error"."""
     shown = evidence.scores["measure"].isin(evidence.parts(measure))
     tasks = {Measure.of_score(str(task)).task for task in evidence.scores.loc[shown, "task"].unique()}
     how = {UPSTREAM: "Test ", FINETUNE: "Fine-tuned ", "linear": "Linear-probe "}
@@ -528,7 +560,8 @@ def _what_is_shown(
     estimates: Sequence[Estimate],
     lines: Sequence[ModelPoints],
 ) -> list[str]:
-    """Return sentences of the caption on images, tasks, n, and what the intervals contain."""
+    """Return the sentences of the caption on images, tasks, n, and the sources of noise that the intervals contain.
+    `rows`: the figure's table; `estimates`: the scores behind it."""
     names = map(_set if evidence.published else measure_text, evidence.headline)
     average = f"The average is over {', '.join(names)}." if HEADLINE in measures else ""
     if evidence.published:
@@ -555,8 +588,8 @@ def _what_is_shown(
 
 
 def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence[ModelPoints]) -> list[str]:
-    """Return a sentence of the caption on the source of the published points under the measured ones, if there are
-    any."""
+    """Return a sentence, in a list, on the source of the published points `lines`, for the caption; an empty list if no
+    panel shows any of them."""
     published = evidence.reference
     shown = [m for m in measures if counterpart(evidence, m)] if lines else []
     if published is None or not shown:
@@ -567,15 +600,15 @@ def _what_is_quoted(evidence: Evidence, measures: Sequence[str], lines: Sequence
 
 
 def _set(measure: str) -> str:
-    """Return the data set of a measure, without the size that its images are stored at, as the paper's tables call
-    it."""
+    """Return the name of a measure's data set as the tables of the ViT paper write it, without the size that images are
+    stored at."""
     name = re.sub(r":\d+px", "", measure).rpartition(":")[2].replace("-", "")
     return SHORTER.get(name, name)
 
 
 def _tuned(measure: str) -> bool:
-    """Return whether networks are fine-tuned for a measure: such a published accuracy does not belong beside that of a
-    probe."""
+    """Return whether networks are fine-tuned for a measure. A published accuracy after fine-tuning is not comparable
+    with that of a probe."""
     return Measure.parse(measure).task == FINETUNE
 
 

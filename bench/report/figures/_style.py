@@ -1,5 +1,5 @@
-"""One look for all figures: seaborn's theme and palettes, colour and marker by family, plain numbers on log axes,
-labels beside what they name."""
+"""One look for all figures: seaborn's theme and palettes, colour and marker by family, plain numbers on logarithmic
+axes, labels beside what they name."""
 
 from __future__ import annotations
 
@@ -84,9 +84,9 @@ TEXT_SIZES = (
 SENTENCE_SIZE = 11.5  # points on the page: size of the sentence above a figure
 LETTER_WIDTH = 0.66  # width of a bold letter over its size
 LABEL_SIZE = 8.5  # points on the page: size of a name beside a point
-MIN_LINE_LETTERS = 8  # least letters of a line, where labels are broken
+MIN_LINE_LETTERS = 8  # fewest letters in a line of a label that is broken into lines
 BEHIND_TEXT: dict[str, Any] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
-NAME_GAP = 3  # least pixels between two names
+NAME_GAP = 3  # fewest pixels between two names
 LINE_HEIGHT = 1.25  # height of a line of text over its size
 ON_LINE = 5  # pixels: half of what a marker is wide
 PLACES: tuple[Any, ...] = (
@@ -109,13 +109,13 @@ _current = ContextVar("style", default=PAGE)
 
 
 def current() -> Style:
-    """Return the style, with its sizes, in which figures are drawn at present."""
+    """Return the style (sizes of figures and of text) in which figures are drawn at present."""
     return _current.get()
 
 
 @contextmanager
 def drawn_as(style: Style) -> Iterator[None]:
-    """Context in which figures are drawn in this style."""
+    """Context manager within which figures are drawn in this style."""
     before = _current.set(style)
     try:
         yield
@@ -124,14 +124,14 @@ def drawn_as(style: Style) -> Iterator[None]:
 
 
 def theme() -> dict[str, Any]:
-    """Return matplotlib's settings, with text sizes of the current style."""
+    """Return matplotlib's settings for all figures, with the text sizes of the current style."""
     return THEME | {name: text(float(THEME[name])) for name in TEXT_SIZES}
 
 
 @contextmanager
 def context() -> Iterator[None]:
-    """Context with the project's settings on top of matplotlib's defaults, regardless of the user's own
-    configuration."""
+    """Context manager within which matplotlib has its defaults and the project's settings on top, regardless of the
+    user's own configuration."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         for name, value in theme().items():
@@ -140,8 +140,8 @@ def context() -> Iterator[None]:
 
 
 def say(figure: Figure, sentence: str) -> Bbox:
-    """Write a sentence above a figure, at its left edge, in as many lines as its width takes. Return the box that is to
-    be saved, in inches: the figure stays as it was arranged, and the sentence is on a strip above it."""
+    """Write a sentence on a strip above a figure, from its left edge, in as many lines as it needs. Return the area to
+    save, in inches, which contains the strip; the figure below it keeps its layout."""
     size, (width, height) = text(SENTENCE_SIZE), figure.get_size_inches()
     lines = textwrap.wrap(sentence, round(width * 72 / (LETTER_WIDTH * size)), break_on_hyphens=False)
     strip = (len(lines) * LINE_HEIGHT + 1) * size / 72
@@ -149,14 +149,15 @@ def say(figure: Figure, sentence: str) -> Bbox:
     wrap_labels(figure)
     figure.draw_without_rendering()  # arranges it
     figure.set_layout_engine("none")
-    for key in figure.legends:  # else they move to the top of what is saved
+    for key in figure.legends:  # otherwise legends move to the top of the saved area
         key.set_bbox_to_anchor((0, 0, 1, 1), figure.transFigure)
     figure.text(0.012, top, "\n".join(lines), ha="left", va="top", fontsize=size, fontweight="bold")
     return Bbox([[0, 0], [width, height + strip]])
 
 
 def arrange(figure: Figure) -> None:
-    """Lay a figure out as it is for its PNG, at whose resolution text is measured, and draw nothing."""
+    """Lay a figure out without drawing it. Text is measured at the resolution of the PNG, so that the layout is that of
+    the PNG."""
     before = figure.get_dpi()
     figure.set_dpi(DPI)
     figure.draw_without_rendering()
@@ -164,18 +165,22 @@ def arrange(figure: Figure) -> None:
 
 
 def text(points: float) -> float:
-    """Return the font size in the current style of a text that has `points` on the page."""
+    """Return the font size, in points, that a text of size `points` on the page has in the current style."""
     return current().text(points)
 
 
 def columns(panels: int) -> int:
-    """Return how many of `panels` panels stand beside each other in the current style."""
+    """Return how many panels stand beside each other in the current style, if a figure has `panels` of them."""
     return min(current().columns, panels)
 
 
 def figure(*, height: float | None = None, width: float | None = None, columns: int = 2) -> Figure:
-    """Return an empty figure that arranges its panels so that nothing overlaps. Sizes are in inches, as far as the
-    style allows them; by default those of `columns` panels beside each other."""
+    """Return an empty figure that arranges its panels so that nothing overlaps.
+
+    Args:
+        height: inches, as far as the style allows it; None: the height of one panel.
+        width: inches, as far as the style allows it; None: the width of `columns` panels beside each other.
+    """
     size = current().size(width or current().width_of(columns), height or current().single[1])
     made = Figure(figsize=size, layout="constrained")
     made.get_layout_engine().set(h_pad=0.08, w_pad=0.08)  # type: ignore[union-attr,call-arg]
@@ -183,7 +188,7 @@ def figure(*, height: float | None = None, width: float | None = None, columns: 
 
 
 def mark(figure: Figure, words: str) -> None:
-    """Write words across a picture, in front of all else, so that every copy of the picture shows them."""
+    """Write words across a picture, in front of everything else, so that every copy of the picture shows them."""
     width, height = figure.get_size_inches()
     size = min(72 * height / 4, 1.6 * 72 * width / max(1, len(words)))
     written = figure.text(
@@ -193,8 +198,8 @@ def mark(figure: Figure, words: str) -> None:
 
 
 def look(family: str, families: Iterable[str]) -> tuple[str, str]:
-    """Return colour and marker of a family. `families` are all families shown: unknown ones take the other looks in
-    order."""
+    """Return (colour, marker) of a family. The colours of ViTs, hybrids and ResNets are fixed; of all families that are
+    shown (`families`), the others get the remaining colours in alphabetical order."""
     if (kind := kind_of(family)) is not None:
         return FAMILIES[kind]
     unknown = sorted(f for f in set(families) if kind_of(f) is None)
@@ -202,18 +207,24 @@ def look(family: str, families: Iterable[str]) -> tuple[str, str]:
 
 
 def shades(colour: str, members: int) -> list[Any]:
-    """Return the colours of a family's members, from the smallest, light, to the largest, dark."""
+    """Return `members` shades of a family's colour, from light, for its smallest model, to dark, for its largest."""
     mixed = sns.blend_palette(["white", colour, "black"], as_cmap=True)
     return [mixed(place) for place in np.linspace(0.3, 0.78, members)] if members > 1 else [colour]
 
 
 def family_handles(families: Sequence[str], *, hollow: bool = False) -> list[Line2D]:
-    """Return the families' entries in a legend; those of published points are hollow."""
+    """Return the legend's entries of these families; `hollow`: with hollow markers, for published points."""
     return handles({family: look(family, families) for family in families}, hollow=hollow)
 
 
 def handles(looks: Mapping[str, tuple[str, str]], *, hollow: bool = False, joined: bool = False) -> list[Line2D]:
-    """Return the entries of a legend. `looks`: name -> (colour, marker); `joined`: whether a line joins the points."""
+    """Return the entries of a legend.
+
+    Args:
+        looks: name of an entry -> (colour, marker).
+        hollow: whether markers are hollow, for published points.
+        joined: whether an entry shows a line through its marker, for points that are joined.
+    """
     return [
         Line2D(
             [],
@@ -232,7 +243,8 @@ def handles(looks: Mapping[str, tuple[str, str]], *, hollow: bool = False, joine
 
 
 def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
-    """Draw a legend in rows above the panels, no wider than the figure."""
+    """Draw a legend above a figure's panels, in as many rows as keep it no wider than the figure. `columns`: entries in
+    a row, at most."""
     for beside in range(min(columns, len(handles)), 0, -1):
         made = figure.legend(
             handles=list(handles),
@@ -248,8 +260,8 @@ def legend(figure: Figure, handles: Sequence[Any], *, columns: int = 6) -> None:
 
 
 def key(axes: Axes, colours: Mapping[str, Any]) -> None:
-    """Draw a legend of a panel's lines inside the panel, where it covers least; matplotlib's own place "best" ignores
-    intervals. `colours`: name -> colour."""
+    """Draw a legend of a panel's lines inside the panel, at the place where it covers least: matplotlib's own place
+    "best" ignores intervals. `colours`: name of a line -> its colour."""
     made = axes.legend(
         handles=[Line2D([], [], color=colour, linewidth=1.8, label=name) for name, colour in colours.items()],
         loc="lower left",
@@ -273,8 +285,9 @@ def key(axes: Axes, colours: Mapping[str, Any]) -> None:
 
 
 def wrap_labels(figure: Figure) -> None:
-    """Break titles and labels that are longer than their panel. Where names of ticks touch, leave out every second
-    number, or write names smaller. In the style of the page all of them fit, and nothing is done."""
+    """Break titles and labels that are longer than their panel into lines. Where the labels of ticks touch, leave out
+    every second tick of a logarithmic axis, or write the labels smaller. In the style of the page everything fits, and
+    nothing is changed."""
     if current() is PAGE:
         return
     figure.draw_without_rendering()
@@ -297,9 +310,9 @@ def wrap_labels(figure: Figure) -> None:
 
 
 def name_toggles(figure: Figure) -> None:
-    """Give the legend's entries (or, where none has a colour, the labels beside what they name) an id in the SVG:
-    "toggle.", the colour, and the quoted name. The page uses these ids to hide and show what is drawn in that colour.
-    Bitmaps, and colours that mean two things, get none."""
+    """Give each entry of the legend an id in the SVG: "toggle.", its colour, and its quoted name. With these ids, the
+    page hides and shows what is drawn in that colour. If no entry has a colour, the labels inside the panels get ids
+    instead. Colours that two names share get none, and neither do figures with parts that are bitmaps."""
     if any(artist.get_rasterized() for artist in figure.findobj()):
         return
     entries = [pair for legend in figure.legends for pair in zip(legend.legend_handles, legend.texts, strict=True)]
@@ -313,7 +326,8 @@ def name_toggles(figure: Figure) -> None:
 
 
 def _hue(artist: Any) -> str:
-    """Return an artist's colour as six hexadecimal digits; "" for black and grey, which are no family's."""
+    """Return the colour of a matplotlib artist as six hexadecimal digits; "" for black and grey, which belong to no
+    family."""
     colour = artist.get_facecolor() if hasattr(artist, "get_facecolor") else artist.get_color()
     return to_hex(colour)[1:] if len({*to_rgb(colour)}) > 1 else ""
 
@@ -324,12 +338,12 @@ def name_points(
     *,
     curves: Sequence[Sequence[tuple[float, float]]] = (),
 ) -> None:
-    """Write names beside points, each in its colour, where they cover as little as possible, and never each other; a
+    """Write names beside points, each in its colour, where they cover as little as possible, and never each other. A
     name for which there is no free place is left out.
 
     Args:
-        named: (x, y, text, colour) in data coordinates.
-        curves: what else is drawn: each curve is a list of points (x, y) in order, joined by lines.
+        named: (x, y, text, colour) of each name, with x and y of its point in data coordinates.
+        curves: what else is drawn and better not covered: each curve is a sequence of points (x, y), joined by lines.
     """
     size = LABEL_SIZE if len(named) > MAX_LARGE_NAMES else float(THEME["legend.fontsize"])
     figure: Any = axes.get_figure(root=True)
@@ -374,14 +388,11 @@ def name_points(
 
 
 def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> list[Annotation]:
-    """Write the names of lines below each other at the right edge, in the order of their last points, each joined to
-    its point by a line.
+    """Write the names of lines at the right edge of a panel, one below the other in the order of the lines' last
+    points, each joined to its point by a thin line. Return the names' matplotlib annotations.
 
     Args:
         ends: (x, y, name, colour) of each line's last point, in data coordinates.
-
-    Returns:
-        The names as they were written.
     """
     figure: Any = axes.get_figure(root=True)
     wrap_labels(figure)
@@ -413,13 +424,14 @@ def name_ends(axes: Axes, ends: Sequence[tuple[float, float, str, Any]]) -> list
 
 
 def _between(curve: np.ndarray) -> np.ndarray:
-    """Return points, two pixels apart, along a line through points."""
+    """Return the points of a polyline, (N, 2) in pixels, and further points along it, two pixels apart."""
     parts = [np.linspace(a, b, 2 + int(math.dist(a, b) / 2)) for a, b in pairwise(curve)]
     return np.concatenate([curve, *parts])
 
 
 def _box(label: Any, direction: tuple[int, int], distance: int) -> Bbox:
-    """Move a label to a place beside its point; return the box that it then covers, in pixels."""
+    """Move a label away from its point, by `distance` (in points) in a direction of `DIRECTIONS`. Return the box that
+    it then covers, in pixels."""
     (right, up), short = direction, distance * 0.75
     offset = (distance * right, distance * up) if 0 in direction else (short * right, short * up)
     label.set(position=offset, horizontalalignment=ALIGNED[right][0], verticalalignment=ALIGNED[up][1])
@@ -432,7 +444,8 @@ def _covered(box: Bbox, points: np.ndarray) -> int:
 
 
 def _crossed(start: np.ndarray, label: Any, points: np.ndarray) -> int:
-    """Return how many points lie on the line that joins a label to its own point."""
+    """Return how many of `points` lie on the thin line that joins a label to its own point, which is at `start` (all in
+    pixels)."""
     end = label.get_transform().transform(label.get_position())
     way, off = end - start, points - start
     along = off @ way / (way @ way)
@@ -443,8 +456,13 @@ def _crossed(start: np.ndarray, label: Any, points: np.ndarray) -> int:
 def plain_log_x(
     axes: Axes, values: Sequence[float], *, text: Callable[[float], str] | None = None, room: float = 0.0
 ) -> None:
-    """Make x logarithmic around `values`, with plain numbers (`tick_text`, or `text`): at the values themselves if they
-    are few and spaced, else at 1, 2, 5 or 1, 3 or powers of ten. `room`: fraction of the axis free at the right."""
+    """Make x logarithmic around `values`, with ticks at plain numbers: at the values themselves if they are few and far
+    apart, else at 1, 2, 5 or at 1, 3 or at powers of ten.
+
+    Args:
+        text: formats the number of a tick; None: `tick_text`, where one has five digits.
+        room: fraction of the axis to leave free at the right.
+    """
     span = max(values) / min(values)
     margin = max(1.3, span**0.04)  # 4 % of a long axis
     low, high = min(values) / margin, max(values) * margin
@@ -457,7 +475,8 @@ def plain_log_x(
 
 
 def plain_log_y(axes: Axes, *, text: Callable[[float], str] | None = None) -> None:
-    """Make y logarithmic, with plain numbers at 1, 2, 5, or coarser or finer where it spans more or less."""
+    """Make y logarithmic, with ticks at 1, 2, 5, or more or fewer of them if the axis spans less or more. `text`:
+    formats the number of a tick; None: `tick_text`, where one has five digits."""
     axes.set_yscale("log")
     low, high = axes.get_ylim()
     steps = (1,) if high > 200 * low else (1, 2, 5) if high > 20 * low else (1, 1.5, 2, 3, 4, 5, 6, 8)
@@ -466,7 +485,8 @@ def plain_log_y(axes: Axes, *, text: Callable[[float], str] | None = None) -> No
 
 
 def _plain(axis: Any, ticks: Sequence[float], text: Callable[[float], str] | None) -> None:
-    """Set the ticks of an axis, with numbers as sentences write them, or by `tick_text` where one has five digits."""
+    """Set the ticks of a matplotlib axis. `text`: formats the number of a tick; None: plain numbers with four digits,
+    or `tick_text` where one has five digits before the point."""
     shown = text or (tick_text if max(ticks, default=0) >= 1e4 else lambda value: significant(value, 4))
     axis.set_major_locator(FixedLocator(ticks))
     axis.set_minor_locator(NullLocator())
@@ -475,8 +495,8 @@ def _plain(axis: Any, ticks: Sequence[float], text: Callable[[float], str] | Non
 
 
 def _round_ticks(low: float, high: float, values: Sequence[float]) -> list[float]:
-    """Return round numbers for ticks: of the series that fit, the one that most of `values` lie at; the finest among
-    equals."""
+    """Return at most six round numbers between `low` and `high` for ticks: of the series 1, 2, 5 and 1, 3 and powers of
+    ten, the one that most of `values` belong to; of equally good ones, the finest."""
     decades = np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
     tried = [
         [m * 10.0**d for d in decades for m in mantissas if low <= m * 10.0**d <= high]
@@ -489,7 +509,7 @@ def _round_ticks(low: float, high: float, values: Sequence[float]) -> list[float
 
 
 def tick_text(value: float) -> str:
-    """Format a short plain number: 0.3, 10, 3k, 30M, 1E."""
+    """Return a short plain number as text: 0.3, 10, 3k, 30M, 1E (for 1e18)."""
     for scale, unit in ((1e21, "Z"), (1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= scale:
             return f"{significant(value / scale, 2 if value < 100 * scale else 3)}{unit}"
@@ -497,8 +517,8 @@ def tick_text(value: float) -> str:
 
 
 def percent_range(low: Sequence[float], values: Sequence[float], high: Sequence[float]) -> tuple[float, float]:
-    """Return limits of an axis of percent that hold all values, and their intervals unless these are much wider than
-    the values are apart, so that one wide interval does not flatten the others."""
+    """Return (lower, upper) limits of an axis in percent that hold all values. They hold their intervals too, except
+    where these are much wider than the range of the values, so that one wide interval does not flatten all else."""
     least, most = min(values), max(values)
     reach = max(0.4 * (most - least), 12.0)
     bottom, top = max(min(low), least - reach), min(max(high), most + reach)
@@ -509,7 +529,7 @@ def percent_range(low: Sequence[float], values: Sequence[float], high: Sequence[
 def arrows_where_cut(
     axes: Axes, x: Sequence[float], low: Sequence[float], high: Sequence[float], colours: Sequence[Any]
 ) -> None:
-    """Draw an arrow head at the edge for every interval that goes beyond the axis."""
+    """Draw an arrow head at the edge of a panel for every interval (`low` to `high` at `x`) that goes beyond it."""
     bottom, top = axes.get_ylim()
     for place, least, most, colour in zip(x, low, high, colours, strict=True):
         for cut, edge, head in ((least < bottom, bottom, "v"), (most > top, top, "^")):

@@ -1,4 +1,5 @@
-"""Draws variants of one model beside each other: accuracy with its interval, in a panel per measure."""
+"""Draws variants of one model beside each other: accuracy with its interval, in a panel per measure (a task on a data
+set, or an average)."""
 
 from __future__ import annotations
 
@@ -22,15 +23,15 @@ LETTERS_BELOW = 100  # letters that fit beside each other below a row of panels
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """Points (x, point) under one label; joined where x is a number."""
+    """Points with one label, as (x, point); a line joins them if x is a number."""
 
     label: str
     points: tuple[tuple[float, Point], ...]
 
 
 def judged_by(evidence: Evidence, points: Iterable[Point]) -> tuple[str, ...]:
-    """Return the measures to draw: the mean of the study's main tasks, or, where not all points have it, the first task
-    that all of them were evaluated on; and accuracy on the pre-training set."""
+    """Return the names of the two measures to draw. The first is the mean of the study's main tasks or, if a point
+    lacks it, the first task that all points were evaluated on; the second is accuracy on the pre-training set."""
     compared = list(points)
     tasks = (m for m in (HEADLINE, *evidence.measures) if m != UPSTREAM)
     return next((m for m in tasks if all(evidence.estimate(p, m) for p in compared)), HEADLINE), UPSTREAM
@@ -48,12 +49,17 @@ def draw(
     caption: str,
     alt: str,
 ) -> Drawing:
-    """Draw one panel for each measure.
+    """Draw accuracy against x, one panel for each measure.
 
     Args:
+        curves: the points to draw.
+        measures: names of the measures.
+        x_label: label of the x axis.
         x_name: name of the column of x in the CSV.
-        ticks: names of the places 0, 1, …, for an x that is no number, so that no line joins points; without them the x
-            axis is logarithmic, or, if `linear`, linear from zero.
+        ticks: names of the categories 0, 1, …, if x is a category: no line then joins points. Without them the x axis
+            is logarithmic or, if `linear`, linear from zero.
+        caption: what is shown; sentences on n and intervals follow it.
+        alt: one sentence for those who cannot see the figure.
 
     Raises:
         NothingToDraw: no point was scored on any of these measures.

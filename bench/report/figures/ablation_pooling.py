@@ -1,5 +1,6 @@
-"""Class token against mean pooling: over epochs at each learning rate, as in the paper's Figure 9; across learning
-rates where runs were evaluated only at their end."""
+"""Figure that compares reading a ViT at its class token with reading it at the mean over patches: accuracy over epochs
+at each learning rate, as in the ViT paper's Figure 9; where runs were evaluated only at their end, over learning
+rates."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ LABELS = {"cls": "Class token", "mean": "Mean over patch tokens"}
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a line per way to pool, or per way to pool and learning rate."""
+    """Draw accuracy with one line per way to pool (class token, mean over patches), or one per way to pool and learning
+    rate."""
     ablations = Ablations(evidence)
     if any(len(setting.series.points) > 1 for setting in ablations.on(POOLING)):
         return _over_epochs(ablations)
@@ -37,7 +39,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _over_epochs(ablations: Ablations) -> Drawing:
-    """Draw a line per training that was evaluated several times along its way."""
+    """Draw accuracy against epochs, with one line per training that was evaluated several times before its end."""
     settings = ablations.on(POOLING)
     curves = {}
     for setting in settings:

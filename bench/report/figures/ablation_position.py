@@ -1,4 +1,5 @@
-"""Position embeddings: which, and where they are added; the paper's Table 8."""
+"""Figure that compares position embeddings, by their kind and by where they are added, as the ViT paper's Table 8
+does."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ PLACES = {"stem": "At the stem", "every-layer": "At every layer, each its own", 
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a point per encoding of positions and place at which it is added."""
+    """Draw accuracy with one point per kind of position embedding and place at which it is added."""
     ablations = Ablations(evidence)
     at = ablations.positions()
     if not at:

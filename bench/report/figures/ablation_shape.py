@@ -1,4 +1,5 @@
-"""Depth, width, MLP width, patch size, and all together against relative compute; the paper's Figure 8."""
+"""Figure of accuracy against relative compute for networks with another depth, width, MLP width or patch size, or all
+of these, as the ViT paper's Figure 8."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ DIMENSIONS = {
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a line per dimension that was changed, through the network that was changed."""
+    """Draw accuracy against relative compute, with one line per dimension that was changed; all lines pass through the
+    network that the others are changed from."""
     ablations = Ablations(evidence)
     by = by_key((ablations.dimension(setting), setting.point) for setting in ablations.on(SHAPE))
     if "" not in by or len(by) < 2:

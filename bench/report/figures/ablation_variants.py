@@ -1,4 +1,5 @@
-"""Convolutional stems, axial attention, and a ResNet's optimizer; the paper's Table 7 and Figure 13."""
+"""Figure that compares convolutional stems, axial attention, and optimizers of a ResNet, after the ViT paper's Table 7
+and Figure 13."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ OPTIMIZERS = {"adamw": "Adam", "sgd": "SGD"}
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a point per variant, the worst first."""
+    """Draw accuracy with one point per variant, the worst first."""
     ablations = Ablations(evidence)
     stems = sorted(
         (s.point for s in ablations.on(STEM)), key=lambda p: (p.family, ModelName.parse(p.model).base, p.model)

@@ -1,5 +1,5 @@
-"""Accuracy of adapted models against the number of labelled images; each model is adapted in the way that suits it
-best."""
+"""Figure of the accuracy of adapted models against the number of labelled images. Each model is adapted in the way that
+suits it best."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_MODELS = 8
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel per data set, with a line per model."""
+    """Draw accuracy against the number of labelled images: a panel per data set, with a line per model."""
     metric = (metrics(evidence) or [ACCURACY])[0]
     every = adapted(evidence, metric)
     best = best_of_models(probes(every))

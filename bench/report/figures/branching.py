@@ -1,4 +1,5 @@
-"""Branches against models trained on their own: difference of accuracy at every budget, and the compute spent."""
+"""Figure of branches against models trained on their own: the difference of accuracy at every budget, and the compute
+spent. A branch is a cool-down of the learning rate to zero from a training that all budgets share."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ TITLE = "Cool-down branches against models trained on their own"
 
 @_style.context()
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel for each schedule by which models were trained on their own, if branches differ from it at all; and
-    one of the compute that was spent."""
+    """Draw a panel for each learning rate schedule with which models were also trained on their own, except schedules
+    with exactly the accuracies of the branches; and a panel of the compute spent."""
     measures = branches.measures(evidence)
     if not measures:
         raise NothingToDraw("nothing was scored")
@@ -85,7 +86,8 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _differences(axes: Axes, differences: list[PairedDifference], looks: dict[str, tuple[str, str]]) -> None:
-    """Draw differences as points with their intervals; those of several models at one budget lie beside each other."""
+    """Draw differences of accuracy (branch minus own training) as points with intervals. Where several models have one
+    budget, their points lie beside each other. `looks`: model -> (colour, marker)."""
     axes.axhline(0.0, color="#444444", linewidth=1.0)
     place = {model: SIDEWAYS**number for number, model in enumerate(dict.fromkeys(c.pair.model for c in differences))}
     table = pd.DataFrame(

@@ -1,4 +1,4 @@
-"""Performance against pre-training compute, in the manner of the ViT paper's Figure 5."""
+"""Figure of accuracy against pre-training compute, in the manner of the ViT paper's Figure 5."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ LEAST_SPAN = 4.0  # largest over smallest compute below which there is nothing t
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a point for each horizon of a model; x is the full compute of the horizon, as if it were trained alone."""
+    """Draw one point for each horizon (budget at which it was evaluated) of a model. Its x is the compute of a training
+    to this horizon alone, even if horizons shared a part of their training."""
     series = _with_compute(evidence)
     if not series:
         raise NothingToDraw("no trained model with a compute count")
@@ -38,7 +39,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def counted(evidence: Evidence) -> str:
-    """Return a sentence on the operations that the axis of compute counts."""
+    """Return a sentence for the caption on which operations the compute axis counts."""
     convention = "convolutions without zero-padded taps" if evidence.convention == "paper" else "dense convolutions"
     ended = "" if evidence.published else "; learning rates end at zero"
     return f"Compute: forward and backward, 2 FLOPs per multiply-add, {convention}{ended}."
@@ -49,7 +50,7 @@ def _with_compute(evidence: Evidence) -> list[Series]:
 
 
 def _lines(series: Sequence[Series], scale: float) -> list[_panels.ModelPoints]:
-    """Return a line per series, with x in units of `scale` FLOP."""
+    """Return one line of points per series (a model with its recipe), with x in units of `scale` FLOP."""
     lines = []
     for s in series:
         points = tuple(p for p in s.points if p.train_flops > 0)

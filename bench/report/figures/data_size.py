@@ -1,4 +1,4 @@
-"""Accuracy against the number of distinct pre-training images, in the manner of the ViT paper's Figure 4."""
+"""Figure of accuracy against the number of distinct pre-training images, in the manner of the ViT paper's Figure 4."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ TITLE = "Accuracy versus number of pre-training images"
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a line per model. All points of a line have seen equally many images, but different numbers of distinct
-    ones."""
+    """Draw accuracy with one line per model. All points of a line have seen equally many images, but different numbers
+    of distinct images."""
     curves = size_curves(evidence, every=True)
     if not curves:
         raise NothingToDraw("no model was trained on two or more numbers of images")
@@ -60,8 +60,9 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _mark(axes: Axes, f: Finding, curves: Sequence[SizeCurve]) -> dict[str, Any]:
-    """Mark where another run of a family would reach an accuracy: hollow, on a dotted line, with its interval. Return
-    the row of the figure's table."""
+    """Mark where one more run of a family is expected to reach a target accuracy: a hollow marker with its interval, on
+    a dotted line at the target. Return the mark's row of the figure's table. `f`: the finding that holds number,
+    interval and target."""
     family, (left, right), y = f.subject[0], axes.get_xlim(), 100 * wording.every(f, AccuracyTarget)[0].accuracy
     colour, marker = _style.look(family, [curve.family for curve in curves])
     x, low, high = (float(f"{end:.6g}") for end in (f.estimate or left, f.low or left, f.high or right))
@@ -73,7 +74,7 @@ def _mark(axes: Axes, f: Finding, curves: Sequence[SizeCurve]) -> dict[str, Any]
 
 
 def _name_marks(figure: Canvas, target: str) -> None:
-    """Add an entry for the hollow marks to the figure's legend."""
+    """Add an entry for the hollow marks of `_mark` to the figure's legend. `target`: the target accuracy in words."""
     named = figure.legends.pop()
     handles = [handle for handle in named.legend_handles if handle is not None]
     for handle, text in zip(handles, named.texts, strict=True):

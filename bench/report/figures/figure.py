@@ -40,19 +40,20 @@ CSV_DIGITS = 8  # significant digits; further digits differ between processors
 
 
 class NothingToDraw(Exception):
-    """The records hold nothing for this figure; the message names what is missing."""
+    """Raised if the records hold nothing for a figure; the message names what is missing."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Annotation:
-    """A plotted point that shows a text when it is pointed at.
+    """A plotted point that shows a text while the pointer is on it.
 
     Attributes:
         axes: the panel in which it was drawn.
         x: its x in data coordinates.
         y: its y in data coordinates.
-        text: lines about the run and its score, or a function that returns them, where there are many points.
-        cells: names of the cells behind it; a click shows their records.
+        text: lines about the run and its score, or a function that returns them, which saves time where there are many
+            points.
+        cells: names of the cells (training runs) behind the point; a click shows their records.
     """
 
     axes: Axes
@@ -68,18 +69,18 @@ class Annotation:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Drawing:
-    """A drawn figure.
+    """What a figure's `draw` returns.
 
     Attributes:
-        figure: the figure, not yet saved.
+        figure: the matplotlib figure, not yet saved.
         data: every number that is plotted, one row per point; written beside the figure as CSV.
-        caption: what is shown, n, shots, what the intervals contain, the kinds of images. Plain text, or its sentences:
-            one that an earlier figure of a report has is not repeated in report.md.
-        n: seeds, samples and test images behind its numbers, where all have the same. It is the last sentence of the
-            caption, which a page leaves out where it says so elsewhere.
+        caption: what is shown, n, shots, what the intervals contain, the kinds of images. It is plain text, or a tuple
+            of sentences, of which report.md leaves out those that an earlier figure's caption has.
+        n: seeds, samples and test images behind the figure's numbers, if all numbers have the same. It ends the
+            caption, unless a page says it elsewhere.
         alt: one sentence for those who cannot see the figure.
-        annotations: the points that show a text when they are pointed at.
-        by_task: a second picture of the same data, for single tasks; None without one.
+        annotations: the points that show a text while the pointer is on them.
+        by_task: a second figure, with the single tasks of the same data; None without one.
     """
 
     figure: Canvas
@@ -93,7 +94,7 @@ class Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of reports.
+    """A figure of reports, as its file exports it.
 
     Attributes:
         title: one line, shown above the figure.
@@ -112,20 +113,21 @@ class RenderedFigure:
         name: name of its files, without suffix.
         title: text shown above it.
         caption: plain text, without `n`.
-        n: seeds, samples and test images behind all of its numbers; "" where the caption says them, if any.
+        n: seeds, samples and test images behind all of its numbers; "" where the caption says them, or where there is
+            no n.
         alt: one sentence for those who cannot see it.
-        png: the picture; b"" for a picture for a phone, which is only shown on the page.
-        svg: the picture; points carry their text, and link to the first record behind them.
-        csv: what is plotted; "" for a second picture of the same data.
+        png: the picture; b"" for the version for phones, which only the page shows.
+        svg: the picture, in which each point carries its text and a link to the first record behind it.
+        csv: what is plotted; "" for the second picture of a drawing, whose data are in the first one's.
         pdf: the picture with its fonts; b"" in a style without PDF.
         width: width in inches.
-        cells: the groups of cells behind its points; a link's fragment is the number of a group.
+        cells: tuples of names of the cells behind its points; a point's link ends in the index of its tuple.
         points: number of annotations of the drawing.
-        pointed: number of those that the picture holds.
-        folder: folder of its files, in the study's folder.
-        stacked: the same figure with its panels below each other, for a phone; None where none is wide.
-        titled: the same figure under the sentence that it shows, for the files, which stand alone; on a page the
-            sentence is above the figure.
+        pointed: number of annotations that the SVG holds, at most `MAX_HOVER_POINTS`.
+        folder: name of the folder of its files, inside the study's folder.
+        stacked: the same figure with its panels below each other, for a phone; None where it has no such version.
+        titled: the same figure with the study's title above it, which is saved in its files, since they stand alone;
+            None where the page alone shows that title.
     """
 
     name: str
@@ -147,11 +149,11 @@ class RenderedFigure:
 
     @property
     def explained(self) -> str:
-        """The caption, with n at its end."""
+        """The caption, ending in n."""
         return f"{self.caption} n: {self.n}." if self.n else self.caption
 
     def files(self, folder: Path) -> dict[Path, bytes]:
-        """Return path -> content of the figure's files in a folder."""
+        """Return path -> content of the figure's files, if they are saved in `folder`."""
         alone = self.titled or self
         pictures = {folder / f"{self.name}.png": alone.png, folder / f"{self.name}.svg": alone.svg.encode()}
         more = {"csv": self.csv.encode(), "pdf": alone.pdf}
@@ -161,11 +163,13 @@ class RenderedFigure:
 def draw(
     name: str, figure: Figure, evidence: Evidence, style: Style, *, says: str = "", mark: str = ""
 ) -> tuple[RenderedFigure, ...]:
-    """Draw a figure, and return its pictures in a style. In the style of the page, each also has a version for a phone.
+    """Draw a figure in a style and return its pictures: one, or two if single tasks have a picture of their own. In the
+    style of the page, each picture also has a version for phones (`stacked`).
 
     Args:
-        says: a sentence to write above the picture.
-        mark: words to write before its title, and across the picture.
+        name: name of the figure's files.
+        says: a sentence to write above the picture; "" for none.
+        mark: words to write before its title and across the picture; "" for none.
     """
     from bench.report.figures import _style
 
@@ -178,8 +182,8 @@ def draw(
 
 
 def render(name: str, title: str, drawing: Drawing, *, says: str = "", mark: str = "") -> tuple[RenderedFigure, ...]:
-    """Return PNG, SVG, CSV and, where the style has one, PDF of a drawing; then its second picture, where it has one.
-    `says` and `mark` are those of `draw`."""
+    """Return the pictures of a drawing as PNG, SVG and, where the style has one, PDF; its CSV is with the first.
+    Arguments are those of `draw`."""
     from bench.report.figures import _style
 
     csv = frame_csv(drawing.data, digits=CSV_DIGITS)
@@ -198,7 +202,8 @@ def render(name: str, title: str, drawing: Drawing, *, says: str = "", mark: str
 def _render(
     name: str, title: str, figure: Canvas, drawing: Drawing, csv: str, *, box: Bbox | None = None
 ) -> RenderedFigure:
-    """Render one picture. `box`: the area to save, in inches; None: the whole figure."""
+    """Return one matplotlib figure of a drawing as a picture. `box`: the area to save, in inches; None: the whole
+    figure."""
     from bench.report.figures import _style
 
     mine = [item for item in drawing.annotations if item.axes.get_figure(root=True) is figure]
@@ -211,7 +216,7 @@ def _render(
             figure.savefig(png, format="png", dpi=_style.DPI, bbox_inches=box, metadata={"Software": None})
         else:
             _style.arrange(figure)
-        figure.set_layout_engine(None)  # arranged once; both files are the same picture
+        figure.set_layout_engine(None)  # the layout is computed once, so that all files show the same picture
         if _style.current().pdf:
             figure.savefig(
                 pdf, format="pdf", bbox_inches=box, metadata=dict.fromkeys(("Creator", "Producer", "CreationDate"))
@@ -242,8 +247,8 @@ def _render(
 
 
 def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[tuple[str, ...], ...], list[Artist]]:
-    """Lay an invisible disc with a link over every annotated point. Return the groups of cells that the discs link to,
-    and the discs."""
+    """Lay an invisible disc with a link over every annotated point, which makes the point react to the pointer. Return
+    the distinct groups of cells that points are linked to, and the discs."""
     groups: dict[tuple[str, ...], int] = {}
     by_axes: dict[Axes, list[tuple[Annotation, str]]] = {}
     for number, item in enumerate(annotations):
@@ -264,7 +269,8 @@ def _hover_areas(annotations: list[Annotation]) -> tuple[tuple[tuple[str, ...], 
 
 
 def _explained(svg: str, annotations: list[Annotation]) -> str:
-    """Give every link of an SVG the text of its point, as a title that browsers show under the pointer."""
+    """Return the SVG in which every link has the text of its point as a title, which browsers show under the
+    pointer."""
 
     def link(match: re.Match[str]) -> str:
         target = f' xlink:href="{match[1]}"' if match[1] else ""
@@ -274,8 +280,8 @@ def _explained(svg: str, annotations: list[Annotation]) -> str:
 
 
 def _short(svg: str) -> str:
-    """Return the SVG without comments, with coordinates in hundredths of a point. Further digits differ between
-    processors, and with them matplotlib's names of clip paths, which are numbered instead."""
+    """Return the SVG without comments, with coordinates rounded to hundredths of a point and clip paths numbered.
+    Further digits differ between processors, and matplotlib's names of clip paths depend on them."""
     text = re.sub(r"<!--.*?-->\s*", "", svg, flags=re.DOTALL)
     text = re.sub(
         r'(?<=\s)(?:d|x|y|x1|x2|y1|y2)="[^"]*"|translate\([^)]*\)',

@@ -1,4 +1,5 @@
-"""The best accuracy of each family within a compute budget: the answer to "which family, for how much compute"."""
+"""Figure of the best accuracy of each family within a compute budget, which answers "which family, for how much
+compute"."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ Scored = tuple[Point, str, Estimate]  # a point, the name of its series, its sco
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw one panel: for each family a line through its best points, with their intervals, and every other point
+    """Draw one panel: for each family a line through its best points, with their intervals, and all other points
     faintly."""
     sides = by_key((series.family, series) for series in evidence.on_axis("compute", every=True))
     scored_by = by_key(
@@ -128,7 +129,8 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
-    """Name the line of raw pixels at the end that is farther from the families' first, or last, best points."""
+    """Write "pixel baseline" on the line of raw pixels, which is at `height` percent: at its left or right end,
+    whichever is farther from the best points there."""
     best = (table[table["best"]] if table["best"].any() else table).groupby("family")["accuracy"]
     left, right = (min(abs(100 * ends - height)) for ends in (best.first(), best.last()))
     axes.annotate(
@@ -144,14 +146,20 @@ def _name_pixels(axes: Axes, table: pd.DataFrame, height: float) -> None:
 
 
 def _best(evidence: Evidence, points: list[Scored], line: Mapping[float, float]) -> list[int]:
-    """Return the indices of the points within whose compute no other model of the family is better. `line`: compute ->
-    accuracy of the family's best model."""
+    """Return the indices of a family's points than which no other model of the family is better within the same
+    compute. `line`: compute in FLOP -> accuracy of the family's best model within it."""
     begun = [(n, p, e) for n, (p, _, e) in enumerate(points) if p.key not in evidence.not_begun]
     return [number for number, p, e in begun if e.value >= line[p.train_flops] - ROUNDING]
 
 
 def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str], *, hollow: bool) -> None:
-    """Draw every point, faintly where another of its family is better within its budget."""
+    """Draw the points of all families: large if they are the best of their family within their compute, else small and
+    faint, and hollow if the network has not begun to learn.
+
+    Args:
+        x: name of the table's column of compute.
+        hollow: whether best points are drawn hollow, because they are published.
+    """
     looks = {family: _style.look(family, families) for family in families}
     dull = table[~table["begun"]]
     for family, mine in dull.groupby("family", sort=False):
@@ -180,7 +188,8 @@ def _draw_points(axes: Axes, table: pd.DataFrame, x: str, families: Sequence[str
 
 
 def _line(evidence: Evidence, side: Sequence[Series], flops: Sequence[float]) -> list[tuple[float, float]]:
-    """Return (compute, accuracy) of a family's best model, at and just below each budget and between budgets."""
+    """Return (compute in FLOP, accuracy) along the line of a family's best model within each compute: at and just below
+    each of `flops`, and between them. `side`: the family's models."""
     if not len(flops):
         return []
     at_X = np.unique([*np.geomspace(min(flops), max(flops), LINE_POINTS), *flops, *(0.999 * x for x in flops)])
@@ -196,8 +205,8 @@ def _draw_line(
     family: str,
     families: Sequence[str],
 ) -> tuple[tuple[float, float, str, str], list[list[tuple[float, float]]]]:
-    """Draw a family's line, and the intervals of its best points. Return (x, y, family, colour) of the line's end, and
-    the lines that were drawn."""
+    """Draw the line of a family, `path`, and the intervals of its best points. Return (x, y, family, colour) of the
+    line's end; and all lines drawn, as lists of points."""
     colour, _ = _style.look(family, families)
     at, line = zip(*path, strict=True)
     low, high = (100 * best[name] for name in ("low", "high"))

@@ -1,4 +1,5 @@
-"""The lead of a model of one family over a model of another at equal compute, against distinct pre-training images."""
+"""Figure of the lead of one family's model over another family's at equal training compute, against the number of
+distinct pre-training images."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ MAX_PANELS = 2  # pairs of models that are drawn: the best of the families wides
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw one panel, with a line per pair of models and budget."""
+    """Draw by how many points of accuracy the first model of a pair leads the second, at equal compute, against the
+    number of distinct images: one panel, with a line per pair of models and budget."""
     lines = gap_series(evidence)
     pairs = list(dict.fromkeys(line.models for line in lines))[:MAX_PANELS]
     if not pairs:
@@ -68,7 +70,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _one_rival(lines: Sequence[GapSeries]) -> bool:
-    """Return whether every line compares with the same model."""
+    """Return whether all lines show the lead over the same model."""
     return len({line.names[1] for line in lines}) == 1
 
 
@@ -78,7 +80,8 @@ def _name(line: GapSeries, shown: Sequence[GapSeries]) -> str:
 
 
 def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
-    """Return the colour of each line: that of the family whose lead is drawn; lines of one family are shades of it."""
+    """Return the colour of each line: the colour of the family whose lead is drawn, in a different shade for each line
+    of one family."""
     families = [s.family for s in evidence.series]
     base = [_style.look(line.families[0], families)[0] for line in lines]
     made = {colour: iter(_style.shades(colour, base.count(colour))) for colour in base}
@@ -86,7 +89,8 @@ def _colours(lines: Sequence[GapSeries], evidence: Evidence) -> list[Any]:
 
 
 def _shade_behind(axes: Axes, families: set[tuple[str, str]]) -> None:
-    """Shade the half of a panel in which the second family is ahead, and write both halves' names."""
+    """Shade the lower half of a panel, in which the second family is ahead, and write in both halves who is ahead.
+    `families`: the (first, second) families of the panel's lines."""
     first, second = next(iter(families)) if len(families) == 1 else ("first", "second")
     low, high = axes.get_ylim()
     low, high = min(low, -0.1 * (high - low)), max(high, 0.1 * (high - low))

@@ -1,5 +1,5 @@
-"""Means over the groups of a benchmark of many tasks, as in the ViT paper's Figure 2, but as points: the axes do not
-start at zero, so that the length of a bar would mislead."""
+"""Figure of mean accuracies over the groups of a benchmark of many tasks, such as VTAB, as the ViT paper's Figure 2. It
+draws points and no bars, whose lengths would mislead: the axes do not start at zero."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ GROUP_NAMES = {"natural": "Natural", "specialised": "Specialised", "structured":
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel for all tasks and one per group, with a point per model at its longest horizon, for the models with
-    most compute."""
+    """Draw a panel for all tasks and one per group. Each has a point per model at its longest budget, for the
+    `MAX_MODELS` models with most compute."""
     groups = groups_of(evidence)
     if not groups:
         raise NothingToDraw("no task with groups (vtab) was scored")

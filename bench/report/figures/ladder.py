@@ -1,5 +1,5 @@
-"""The gain of each change against compute: the budgets of the ladder (rungs) with their intervals, the trend with its
-band, the forecast, and zero."""
+"""Figure of the gain of each change against compute: the gain at each budget of a ladder (a rung), with its interval;
+the trend with its band; the forecast; and a line at zero."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = 60  # points of a line
 
 @_style.context()
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel for each change."""
+    """Draw the gain in points of accuracy against the baseline's training compute, in one panel for each change."""
     found = arms(evidence)
     if not found:
         raise NothingToDraw("no change has three rungs of two pairs of runs each")

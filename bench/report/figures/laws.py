@@ -1,5 +1,5 @@
-"""The law fitted to each family's frontier: solid where there are points, dashed beyond, with its interval and
-slope."""
+"""Figure of the scaling law fitted to each family's frontier (its best results within each budget), with interval and
+slope: solid where there are points, dashed beyond."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ BAND_COLUMNS = ("within_low", "within_high", "total_low", "total_high")
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel per axis (compute, distinct images), with error on a logarithmic axis, so that a power law is
-    straight."""
+    """Draw error on a logarithmic axis, on which a power law is straight, in one panel per x axis (compute, distinct
+    images)."""
     cards = fits.cards(evidence)
     if not cards:
         raise NothingToDraw(" ".join(fits.missing(evidence)) or "no law could be fitted")
@@ -89,7 +89,8 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _fitted(cards: Sequence[dict[str, Any]]) -> str:
-    """Return the lines in words: "against compute, the form power for ViT (20 runs) and Hybrid (14 runs)"."""
+    """Return in words which laws were fitted, except those that miss their points: "against compute, the form power for
+    ViT (20 runs) and Hybrid (14 runs)"."""
     groups = by_key(
         ((card["axis"], card["card"]["form"]), f"{card['family']} ({card['card']['points']} runs)")
         for card in cards
@@ -101,8 +102,8 @@ def _fitted(cards: Sequence[dict[str, Any]]) -> str:
 
 
 def _lack_of_fit(cards: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a sentence on laws that miss the means of repeated runs, and by which fraction of their error; nothing
-    where none does."""
+    """Return a sentence, in a list, on the laws that miss the means of repeated runs by more than seed noise, with the
+    largest miss as a percentage of the error; an empty list if there are no such laws."""
     missing = [
         f"{card['family']} against {fits.AXES[card['axis']]} by up to {card['lack_of_fit']['worst']:.0%}"
         for card in cards
@@ -124,7 +125,15 @@ def _panel(
     *,
     hollow: bool,
 ) -> None:
-    """Draw points, laws and their bands, and a legend with each law's exponent."""
+    """Draw points, laws and their bands, and a legend with the slope of each law.
+
+    Args:
+        cards: the laws of this panel, as `fits.cards` returns them.
+        table: the rows of points and of points along the laws.
+        scale: FLOP, or images, per unit of the x axis.
+        families: all families of the figure, which decide the colours.
+        hollow: whether points are drawn hollow, because they are published.
+    """
     rejected = {card["family"] for card in cards if card["lack_of_fit"] and card["lack_of_fit"]["fails"]}
     table = table[~(table["family"].isin(rejected) & table["kind"].isin(["fitted", "extrapolated"]))]
     table = _worth_drawing(table.assign(x=table["x"] / scale, percent=100 * table["error"]))
@@ -169,8 +178,8 @@ def _panel(
 
 
 def _worth_drawing(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without values of laws above 100 %, which are no errors, and without extrapolations from where
-    their interval spans `MAX_SPAN` or more."""
+    """Return the rows that are drawn. Left out are values of a law above 100 %, which are no errors, and each
+    extrapolation from where its interval spans a factor of `MAX_SPAN` or more."""
     table = table[(table["percent"] <= 100) | ~table["kind"].isin(["fitted", "extrapolated"])]
     wide = (table["kind"] == "extrapolated") & (table["total_high"] >= MAX_SPAN * table["total_low"])
     first = table[wide].groupby("family")["x"].min()
@@ -179,7 +188,8 @@ def _worth_drawing(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Return the rows of a kind of line, "fitted" or "extrapolated"; extrapolated lines begin where fitted ones end."""
+    """Return the rows of the lines of a kind, "fitted" or "extrapolated". An extrapolated line begins with the last row
+    of the fitted line, so that no gap is seen."""
     rows = table[table["kind"] == kind]
     if kind == "fitted":
         return rows
@@ -187,8 +197,8 @@ def _joined(table: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def _exponent(card: dict[str, Any]) -> str:
-    """Return in words a family and the slope of its law in the middle of its points, averaged over forms; or that no
-    law fits its points, so that none is drawn."""
+    """Return in words a family and the slope of its law in the middle of its points, averaged over forms, with its
+    interval; or that no law fits its points, in which case none is drawn."""
     lack, slope = card["lack_of_fit"], card["over_forms"].get("slope")
     if lack and lack["fails"]:
         return f"{card['family']}: no smooth law fits"
@@ -199,7 +209,7 @@ def _exponent(card: dict[str, Any]) -> str:
 
 
 def _two_digits(value: float) -> str:
-    """Format a number with two decimals, without a minus sign where it is rounded to zero."""
+    """Return a number as text with two decimals, without a minus sign if it rounds to zero."""
     text = f"{value:.2f}"
     return "0.00" if text == "-0.00" else text.replace("-", "−")
 

@@ -1,5 +1,5 @@
-"""Training loss against images seen: each run's trunk (its shared part, at constant learning rate), and the cool-downs
-that branch from it."""
+"""Figure of training loss against images seen: each run's trunk (the part at constant learning rate, which its budgets
+share) and the cool-downs that branch from it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ MAX_CURVES = 200  # trunks and cool-downs in all: more cannot be told apart, and
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel per family. Darker lines are larger models; trunks are solid, cool-downs to a learning rate of zero
-    are dashed."""
+    """Draw training loss against images seen: a panel per family, with darker lines for larger models. Trunks are
+    solid, and cool-downs to a learning rate of zero are dashed."""
     everything = _curves(evidence)
     if not everything:
         raise NothingToDraw("the records hold no learning curves")
@@ -108,7 +108,8 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _curves(evidence: Evidence) -> dict[str, list[Member]]:
-    """Return, by family, the series of the compute axis with the curves of their cells."""
+    """Return family -> its models on the compute axis, each with the name and learning curve of every of its cells
+    (training runs)."""
     records = {record.directory: record for record in evidence.records.records}
     members = (
         (s, [(name, curve) for name in evidence.cells.get(s.variant, ()) if (curve := records[name].curve) is not None])
@@ -125,7 +126,8 @@ def _rows(series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterat
 
 
 def _annotations(axes: Axes, series: Series, curves: Sequence[tuple[str, LearningCurve]]) -> Iterator[Annotation]:
-    """Yield a tooltip for the last point of the trunk and of every cool-down."""
+    """Yield a tooltip for the last point of the trunk and of every cool-down of a model's curves, given as (name of the
+    cell, curve)."""
     for name, curve in curves:
         for horizon, images, losses in curve.parts():
             part = "trunk" if horizon is None else f"cool-down at {count(horizon)} images"
@@ -134,8 +136,8 @@ def _annotations(axes: Axes, series: Series, curves: Sequence[tuple[str, Learnin
 
 
 def _chosen(everything: dict[str, list[Member]]) -> dict[str, list[Member]]:
-    """Choose the curves that are drawn, at most `MAX_CURVES`: of `MAX_MODELS` models of each family as many runs as
-    fit, or of fewer models where not even one run of each fits."""
+    """Return the curves to draw, at most `MAX_CURVES` lines: of up to `MAX_MODELS` models of each family as many runs
+    as fit, or of fewer models if not even one run of each fits."""
     for models in range(MAX_MODELS, 0, -1):
         spread = {family: _spread(members, models) for family, members in everything.items()}
         lines = [
@@ -150,7 +152,7 @@ def _chosen(everything: dict[str, list[Member]]) -> dict[str, list[Member]]:
 
 
 def _spread(members: list[Any], most: int) -> list[Any]:
-    """Return at most `most` members, spread evenly from the first to the last."""
+    """Return at most `most` of the members, evenly spaced from the first to the last."""
     if len(members) <= most:
         return members
     return [members[round(place)] for place in np.linspace(0, len(members) - 1, most)]

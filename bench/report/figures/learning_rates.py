@@ -1,5 +1,5 @@
-"""The results of a sweep of learning rates: upstream accuracy of every model at every rate, the curve through the runs
-about the best rate, and that rate with its interval."""
+"""Figure of a sweep of learning rates: accuracy on the pre-training set of every model at every rate, the curve through
+the runs around the best rate, and that rate with its interval."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ CURVE_POINTS = 60  # points by which a curve through the runs is drawn
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a panel per family (and per budget, where sweeps were evaluated at two), with a line per model. The best
-    rate and its interval are a ring and a bar on the curve through the runs; an arrow marks a sweep that ends too
-    early."""
+    """Draw a panel per family (and per budget, where sweeps were evaluated at two), with points per model. A ring on
+    the curve through the runs is the best rate, a bar its interval; an arrow marks a sweep whose best rate lies at its
+    end."""
     longest = lr_sweep.sweeps(evidence)
     if not longest:
         raise NothingToDraw("no model was trained at several learning rates")
@@ -99,13 +99,13 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def plain(rate: float) -> str:
-    """Format a learning rate without an exponent: 0.00001."""
+    """Return a learning rate as text without an exponent: 0.00001."""
     return np.format_float_positional(float(f"{rate:g}"), trim="-")
 
 
 def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
-    """Draw a sweep's curve, a ring at the best learning rate and a bar for its interval; an arrow where the best lies
-    at an end of the sweep, and a cross where a run diverged."""
+    """Draw a sweep's curve, a ring at the best learning rate and a bar for its interval; an arrow where the best rate
+    lies at an end of the sweep; and a cross at each rate where a run diverged."""
     best = sweep.best
     assert best.accuracy
     if sweep.optimum is not None:
@@ -154,7 +154,7 @@ def _mark(axes: Axes, sweep: Sweep, colour: Any) -> None:
 
 
 def _covers(sweep: Sweep, low: float, high: float) -> bool:
-    """Return whether an interval holds every learning rate that was tried."""
+    """Return whether the interval from `low` to `high` holds every learning rate that was tried."""
     return low <= sweep.tried[0].rate and high >= sweep.tried[-1].rate
 
 
@@ -182,8 +182,8 @@ def _signs(sweeps: Sequence[Sweep]) -> list[Line2D]:
 
 
 def _labels(evidence: Evidence, sweeps: Sequence[Sweep]) -> list[str]:
-    """Return a label for each sweep: the model's name as other figures show it, which includes other differences
-    between sweeps, without the learning rate."""
+    """Return a label for each sweep: the model's name as other figures show it. It includes other settings in which the
+    sweeps differ, but not the learning rate."""
     horizons = (evidence.swept or evidence).horizons
     horizons = horizons[horizons["directory"].isin([name for s in sweeps for name in s.chosen.cells])]
     others = [replace(recipe, lr=0.0) for recipe in horizons["recipe"]]

@@ -1,4 +1,5 @@
-"""Masked patch prediction against training from scratch and pre-training with labels; the paper's section 4.6."""
+"""Figure that compares masked patch prediction with training from scratch and with pre-training on labels; section 4.6
+of the ViT paper."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ TRAINED = "“None” is trained on the labels of the target set alone, and then
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a point per way to pre-train: its mean over the main tasks, or else its accuracy after fine-tuning."""
+    """Draw one point per way to pre-train: the mean over the main tasks or, if there is none, accuracy after
+    fine-tuning."""
     by = ways(evidence)
     if not {"scratch", "masked"} <= by.keys():
         raise NothingToDraw("no masked patch prediction beside training from scratch")

@@ -1,5 +1,5 @@
-"""Labelled photos that are worth a look: copies with different labels, and test images that the best model is surest
-of and gets wrong."""
+"""Figure of labelled photos that are worth a look: pairs of copies with different labels, and the misclassified test
+images of which the best model is surest."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ MAX_CLASS_LETTERS = 20  # letters of a class's name
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw photos of the first data set that has any to check: pairs of copies, side by side, then errors of the best
-    adapted model."""
+    """Draw photos of the first data set that has photos to check: pairs of copies, side by side, then errors of the
+    best adapted model."""
     best = next((one for one in adapted(evidence) if one.pairs or one.surest), None)
     if best is None:
         raise NothingToDraw("no test image is misjudged, and no copies have different labels")
@@ -78,8 +78,8 @@ def _pixels(picture: Mapping[str, Any]) -> np.ndarray:
 
 
 def _short(name: str) -> str:
-    """Return a class's name, cut to the width of a picture, with dollar signs escaped, so that none begins a
-    formula."""
+    """Return a class's name for a picture's title: shortened to `MAX_CLASS_LETTERS`, and with dollar signs escaped,
+    which would begin a formula."""
     return (name if len(name) <= MAX_CLASS_LETTERS else f"{name[: MAX_CLASS_LETTERS - 1]}…").replace("$", r"\$")
 
 

@@ -1,4 +1,4 @@
-"""Accuracy after pre-training on one upstream set or another, in the manner of the ViT paper's Figure 3."""
+"""Figure of accuracy after pre-training on one upstream set or another, in the manner of the ViT paper's Figure 3."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BAND_OPACITY = 0.12
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw accuracy by upstream set, small sets first, with a point per model at its longest run on each set. The range
-    that several ResNets span is a band, as in the paper."""
+    """Draw accuracy by upstream set, small sets first, with one point per model at its longest run on each set. If
+    there are several ResNets, a band shows their range, as in the ViT paper."""
     longest = _longest(evidence)
     several = {model for model, _ in longest if sum(other == model for other, _ in longest) > 1}
     points = {key: point for key, point in longest.items() if key[0] in several}
@@ -64,7 +64,7 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _range_of(axes: Axes, evidence: Evidence, resnets: list[_panels.ModelPoints], measure: str) -> None:
-    """Shade the range of the ResNets on each set."""
+    """Shade, above each upstream set, the range of the ResNets' scores on a measure."""
     spans = by_key(
         (place, 100 * e.value)
         for line in resnets
@@ -89,7 +89,7 @@ def _lines(points: dict[tuple[str, str], Point], sets: list[str]) -> list[_panel
 
 
 def _longest(evidence: Evidence) -> dict[tuple[str, str], Point]:
-    """Return, for every model and upstream set, the longest of its runs on the most images."""
+    """Return (model, upstream set) -> the point of its longest run, among the runs on the largest part of that set."""
     by_set: dict[tuple[str, str], Point] = {}
     for point in (series.last for series in evidence.series):
         known = by_set.setdefault((point.model, point.data), point)

@@ -1,4 +1,5 @@
-"""Peak inference speed and largest batch size against input size, in the manner of the ViT paper's Figure 12."""
+"""Figure of peak inference speed and largest batch size against input size, in the manner of the ViT paper's Figure
+12."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ Round = tuple[Record, SpeedResult]
 
 
 def draw(evidence: Evidence) -> Drawing:
-    """Draw a line per model. Each point is the fastest batch size, with its slowest and fastest timed window."""
+    """Draw one line per model. Each point is the speed at the fastest batch size; its bar goes from the slowest to the
+    fastest timed window."""
     measured = [(record, record.speed) for record in evidence.records.records if record.speed is not None]
     rows = [_row(group) for group in _grouped(measured)]
     done = [row for row in rows if row["images_per_second"] is not None]
@@ -53,7 +55,8 @@ def draw(evidence: Evidence) -> Drawing:
 
 
 def _grouped(measured: Sequence[Round]) -> list[list[Round]]:
-    """Group measurements into the rounds (seeds) of each model at each input size on each device."""
+    """Group speed measurements, (record, speed) each, by model, input size, device, threads and precision. The members
+    of a group are repetitions, with different seeds."""
     groups = by_key(
         ((r.cell.model, r.cell.image_size, speed.conditions.device, r.execution.threads, r.execution.dtype), (r, speed))
         for r, speed in measured
@@ -62,8 +65,8 @@ def _grouped(measured: Sequence[Round]) -> list[list[Round]]:
 
 
 def _row(rounds: Sequence[Round]) -> dict[str, Any]:
-    """Return the row of one point: medians over rounds, extremes over all windows of all rounds. A missing number is
-    None."""
+    """Return the figure's row of one point: medians over its repetitions; smallest and largest speed over all timed
+    windows. A missing number is None."""
     first = rounds[0][0]
     speeds = [speed for _, speed in rounds]
     kind = first.execution.device
@@ -114,7 +117,8 @@ def _row(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def _get(value: Any, path: str) -> Any:
-    """Return an attribute by its dotted path; None where a part of the path is None."""
+    """Return the attribute of `value` at a dotted path, such as "inference.batch"; None where a part of the path is
+    None."""
     for name in path.split("."):
         value = None if value is None else getattr(value, name)
     return value
@@ -126,8 +130,8 @@ def _order(name: str, rows: Sequence[dict[str, Any]]) -> tuple[Any, ...]:
 
 
 def _panel(axes: Axes, table: pd.DataFrame, names: Sequence[str], value: str) -> None:
-    """Draw a line per model, named at its end; points that are predicted, not measured, are hollow. `value`: the column
-    that is drawn."""
+    """Draw the column `value` of the table against input size: one line per model, with the model's name at its end.
+    Hollow points are predicted, not measured."""
     table = table[table[value].notna() & (table[value] != 0)].sort_values("image_size")
     families = list(dict.fromkeys(table["family"]))
     colours: dict[str, Any] = {}
@@ -190,7 +194,7 @@ def _caption(done: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]], uni
 
 
 def _machines(rows: Sequence[dict[str, Any]], unit: str) -> str:
-    """Return sentences on hardware and versions, and on whether they are mixed."""
+    """Return sentences for the caption on the hardware and versions that were used, and on mixed commits."""
     kinds = sorted(
         {f"{r['device']}, {plural(r['threads'] or 1, 'thread')}, {r['dtype']}, torch {r['torch']}" for r in rows}
     )

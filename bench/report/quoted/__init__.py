@@ -1,1 +1,2 @@
-"""Numbers that others published, one file a source: `--reference NAME`, and the suite of that name."""
+"""Sources of numbers that others published, one file each. `--reference NAME` draws a source's points, and `--suite
+NAME` reports on its numbers."""

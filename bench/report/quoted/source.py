@@ -15,17 +15,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class QuotedSource:
-    """Numbers that others published: a suite of which nothing is run. A file in this folder exports one as `QUOTED`.
+    """Numbers that others published, which can be reported like a suite, although nothing is run. A file in this folder
+    exports one as `QUOTED`.
 
     Attributes:
-        read: returns the numbers as evidence, and name of a figure -> evidence for the figures that they allow besides
-            those of questions.
-        beside: a study -> the evidence that is drawn beside it; None where nothing is comparable.
-        page: a folder -> links to a page of all numbers, and its files; without one, numbers are in the report's
-            tables.
-        table: name of one of its tables -> its numbers, for `bench.api.published`.
-        check_recipe: a network of its tables -> what is known of its training, in words, for `vit-bench check
-            recipe:NAME`; raises UserError where something is wrong with it.
+        read: returns (the numbers as evidence; name of a figure -> evidence to draw it from, for figures besides those
+            of the questions).
+        beside: takes a study's evidence, and returns the published evidence to draw beside it; None where nothing is
+            comparable.
+        page: takes the report's folder, and returns (text -> link to a page of all numbers; path -> content of that
+            page's files). None: there is no such page, and the report's tables hold the numbers.
+        table: takes the name of one of the source's tables, and returns its numbers, for `bench.api.published`; None:
+            not offered.
+        check_recipe: takes the name of a network, and returns in words what is known of its training, for `vit-bench
+            check recipe:NAME`; raises UserError where something is wrong with it. None: not offered.
     """
 
     read: Callable[[], tuple[Evidence, dict[str, Evidence]]]

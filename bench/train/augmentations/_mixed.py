@@ -1,4 +1,5 @@
-"""Mix images by timm's `Mixup` with one mixing ratio for the whole batch, as in timm's training script."""
+"""Mix pairs of images of a batch, and their labels, by timm's `Mixup`, with one mixing ratio for the whole batch as in
+timm's training script."""
 
 from __future__ import annotations
 
@@ -16,7 +17,12 @@ Mixes = Callable[[Recipe, "Tensor", "Tensor", int], tuple["Tensor", "Tensor"]]
 
 
 def mixing(*, mixup_alpha: float, cutmix_alpha: float) -> Mixes:
-    """Return the function that mixes a batch. It smooths no labels: the loss does that."""
+    """Return a function for `Augmentation.mixes`: it mixes the images and labels of a batch by Mixup, CutMix or, batch
+    by batch at random, one of both. It does no label smoothing, because the loss does that.
+
+    Args:
+        mixup_alpha, cutmix_alpha: parameters of the Beta distributions of the mixing ratio; 0 leaves a method out.
+    """
     return partial(_mixed, mixup_alpha=mixup_alpha, cutmix_alpha=cutmix_alpha)
 
 

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Augmentation(Part):
-    """An augmentation. A file in this folder exports one as `AUGMENTATION`. Either function may be missing.
+    """An augmentation of training images. A file in this folder exports one as `AUGMENTATION`.
 
     Attributes:
-        pixels: (recipe, image_HWC as uint8) -> the changed image. It is called before flips and crops, within a random
-            stream of its own for each (seed, step, place in the batch).
-        mixes: (recipe, x_BCHW in [-1, 1], labels_B, number of classes) -> (x_BCHW, targets_BK) of the whole batch. It
-            is called after everything else, within a random stream of its own for each (seed, step).
+        pixels: (recipe, image_HWC as uint8) -> the changed image, for augmentations of single images; else None. It is
+            called before flips and crops, with random generators seeded by (seed, step, place in the batch).
+        mixes: (recipe, x_BCHW in [-1, 1], labels_B, number of classes) -> (x_BCHW, targets_BK), for augmentations that
+            mix the images of a batch; else None. targets_BK are each image's fractions of the classes. It is called
+            after everything else, with random generators seeded by (seed, step).
     """
 
     pixels: Callable[[Recipe, np.ndarray], np.ndarray] | None = None
@@ -36,8 +37,12 @@ class Augmentation(Part):
 
 @contextlib.contextmanager
 def random_stream(seed: int, *purpose: str | int) -> Iterator[None]:
-    """Inside the `with` block, `random` and `numpy.random` are seeded by (seed, purpose); afterwards their previous
-    states are restored. Libraries such as timm take random numbers from these."""
+    """Inside the `with` block, Python's `random` and `numpy.random` are seeded by (seed, purpose); afterwards their
+    previous states are restored. Libraries such as timm take random numbers from these global generators.
+
+    Args:
+        purpose: words and numbers that make the random numbers different for each use of a seed, such as ("mix", step).
+    """
     python, numpy = random.getstate(), np.random.get_state()
     chosen = stream(seed, *purpose)
     random.seed(chosen)

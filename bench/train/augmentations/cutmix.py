@@ -1,4 +1,4 @@
-"""CutMix (Yun et al. 2019), computed by timm, at the strength that DeiT uses."""
+"""CutMix (Yun et al. 2019), computed by timm, with the strength that DeiT uses (alpha = 1)."""
 
 from bench.train.augmentations._mixed import mixing
 from bench.train.augmentations.augmentation import Augmentation

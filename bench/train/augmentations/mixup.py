@@ -1,4 +1,4 @@
-"""Mixup (Zhang et al. 2018), computed by timm, at the strength that DeiT uses."""
+"""Mixup (Zhang et al. 2018), computed by timm, with the strength that DeiT uses (alpha = 0.8)."""
 
 from bench.train.augmentations._mixed import mixing
 from bench.train.augmentations.augmentation import Augmentation

@@ -1,4 +1,5 @@
-"""Mixup or CutMix, each on half of the batches, computed by timm, at the strengths that DeiT uses."""
+"""Mixup or CutMix, each on half of the batches, computed by timm, with the strengths that DeiT uses (alpha = 0.8 and
+1)."""
 
 from bench.train.augmentations._mixed import mixing
 from bench.train.augmentations.augmentation import Augmentation

@@ -24,7 +24,7 @@ def _transform(size: int, channels: int) -> Any:
 
 
 def pixels(recipe: Recipe, image_HWC: np.ndarray) -> np.ndarray:
-    """Return one image after timm's random policy."""
+    """Return an image, uint8 (H, W, C), changed at random by timm's RandAugment; the recipe changes nothing."""
     from PIL import Image
 
     height, width, channels = image_HWC.shape

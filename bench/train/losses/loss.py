@@ -18,8 +18,8 @@ class Loss(Part):
     """A loss. A file in this folder exports one as `LOSS`.
 
     Attributes:
-        make: recipe -> function of (logits_BK, labels) that returns the mean loss of the batch. Labels are class
-            numbers labels_B, or, where an augmentation mixes images, the fractions of every class, targets_BK in
+        make: recipe -> function (logits_BK, labels) -> mean loss of the batch, a scalar. Labels are class numbers
+            labels_B or, where an augmentation mixes images, targets_BK: each image's fractions of the classes, in
             float32.
     """
 
@@ -27,7 +27,12 @@ class Loss(Part):
 
 
 def targets_of(logits_BK: Tensor, labels: Tensor) -> Tensor:
-    """Return labels of either form as fractions of every class: targets_BK in float32."""
+    """Return labels as fractions of the classes: targets_BK in float32, one-hot for class numbers.
+
+    Args:
+        logits_BK: logits, which give the number of classes.
+        labels: class numbers (B,), or fractions of the classes (B, K).
+    """
     import torch
 
     if labels.dim() == logits_BK.dim():

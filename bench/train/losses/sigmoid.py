@@ -1,4 +1,4 @@
-"""Sigmoid cross-entropy: every class is decided on its own, and an image's loss is the sum over classes, as in the
+"""Sigmoid cross-entropy: every class is decided on its own, and an image's loss is the sum over classes, as in the ViT
 paper's pre-training.
 
 Label smoothing s makes targets 1 − s and s (the paper's public configurations have 0.9999 and 0.0001).
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def make(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return torch's binary cross-entropy as a loss function. It computes in float32 whatever the dtype of the
-    logits."""
+    """Return a function (logits_BK, labels) that computes torch's binary cross-entropy: the sum over classes, as a mean
+    over images. It computes in float32 whatever the dtype of the logits."""
     import torch
     from torch.nn import functional as F
 

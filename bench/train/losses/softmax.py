@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def make(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return torch's cross-entropy as a loss function."""
+    """Return a function (logits_BK, labels) that computes torch's cross-entropy, as a mean over images."""
     from torch.nn import functional as F
 
     smoothing = recipe.label_smoothing

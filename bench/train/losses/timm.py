@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of timm's loss classes that take the fractions of every class as targets."""
+    """Return the names of those loss classes of timm whose targets are each image's fractions of the classes."""
     return ("BinaryCrossEntropy", "SoftTargetCrossEntropy")
 
 
 def make(recipe: Recipe) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return timm's module as a loss function. It is given logits in float32 and the fractions of every class."""
+    """Return a function (logits_BK, labels) that computes the loss of timm which the recipe names. timm's module is
+    given logits in float32, and each image's fractions of the classes as targets."""
     from timm import loss
 
     module, smoothing = getattr(loss, suffix(recipe.loss))(), recipe.label_smoothing

@@ -12,20 +12,21 @@ def _bare(method: Any) -> Any:
 
 
 class _Eager:
-    """An optimizer with one parameter group that is never compiled. torch's wrapped methods import its compiler at
-    their first call, which takes as long again as importing torch: longer than a short cell trains."""
+    """A base class that makes an optimizer with one parameter group run without torch's wrappers around its methods.
+    These wrappers import torch's compiler at their first call, which takes as long again as importing torch: longer
+    than a short training run."""
 
     zero_grad = _bare(torch.optim.Optimizer.zero_grad)
     add_param_group = _bare(torch.optim.Optimizer.add_param_group)
 
 
 class AdamW(_Eager, torch.optim.AdamW):
-    """torch's AdamW without its wrappers; see `_Eager`."""
+    """torch's AdamW without the wrappers for `torch.compile` around its methods; see `_Eager`."""
 
     step = torch.no_grad()(_bare(torch.optim.AdamW.step))
 
 
 class SGD(_Eager, torch.optim.SGD):
-    """torch's SGD without its wrappers; see `_Eager`."""
+    """torch's SGD without the wrappers for `torch.compile` around its methods; see `_Eager`."""
 
     step = torch.no_grad()(_bare(torch.optim.SGD.step))

@@ -14,10 +14,13 @@ if TYPE_CHECKING:
 
 
 def betas_of(made: type[Optimizer], recipe: Recipe) -> dict[str, Any]:
-    """Return the recipe's betas as a keyword argument, for an optimizer that has two of them; else an empty dict.
+    """Return {"betas": the recipe's betas} for a class of optimizers that takes two of them; else an empty dict.
 
     An optimizer with two betas then differs from AdamW in its update rule only. Others keep their library's defaults
     (Adan has three betas, Adafactor none).
+
+    Args:
+        made: the class.
     """
     parameter = inspect.signature(made).parameters.get("betas")
     has_two = parameter is not None and isinstance(parameter.default, tuple) and len(parameter.default) == 2
@@ -26,5 +29,5 @@ def betas_of(made: type[Optimizer], recipe: Recipe) -> dict[str, Any]:
 
 def one_group(weights: Sequence[nn.Parameter]) -> list[nn.Parameter]:
     """Return all weights as one parameter group, so that weight decay applies to every parameter, biases and norms too,
-    as in the paper. A library that is given a network instead would exempt these."""
+    as in the ViT paper. A library that is given the network instead would exempt biases and norms."""
     return list(weights)

@@ -1,4 +1,5 @@
-"""The paper's Adam: weight decay is decoupled and on every parameter, biases and norms too, as in flax.optim.Adam."""
+"""The ViT paper's Adam: weight decay is decoupled and on every parameter, biases and norms too, as in
+flax.optim.Adam."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ class Optimizer(Part):
         make: (weights, recipe) -> a torch optimizer with learning rate `recipe.lr` and `recipe.weight_decay` on every
             weight. Its state may hold tensors, numbers and booleans per weight; numbers of a parameter group may change
             too.
-        moments: recipe -> the most numbers that it keeps per element of a weight.
-        usual_rate: recipe -> its usual learning rate divided by AdamW's, at which a search begins.
-        fused: whether it takes the norm for clipping as `grad_scale`, treats every element of a weight alike (so that
+        moments: recipe -> how many values its state holds at most per element of a weight, to estimate memory.
+        usual_rate: recipe -> its usual learning rate divided by AdamW's; a search for the learning rate begins there.
+        fused: whether it takes the factor for clipping as `grad_scale`, treats every element of a weight alike (so that
             weights may be sharded), and can be recorded as a CUDA graph.
     """
 

@@ -1,4 +1,4 @@
-"""SGD with momentum and without dampening; weight decay is added to the gradient. BiT was trained so."""
+"""SGD with momentum and without dampening, as BiT was trained; weight decay is added to the gradient."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""timm's optimizers by the names of its factory: timm:muon, timm:lion, timm:adafactorbv, …
+"""Optimizers of timm, by the names that its factory knows: timm:muon, timm:lion, timm:adafactorbv, …
 
-They get the recipe's rate, weight decay (on every weight; whether it is decoupled is the optimizer's own convention),
-momentum where timm's factory hands one on, and betas where they are two.
+They are given the recipe's learning rate, its weight decay (on every weight; whether it is decoupled is the optimizer's
+own convention), its momentum if timm's factory passes it on, and its betas if they take two.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
     from torch import nn
 
 LEFT_OUT = ("adahessian", "kron", "bnb", "fused")
-"""Beginnings of names: second derivatives, random numbers that no checkpoint holds, and packages that need a GPU."""
+"""Beginnings of the names of optimizers that cannot be used: they need second derivatives, take random numbers
+that no checkpoint holds, or come in packages that need a GPU."""
 
 
 def names() -> tuple[str, ...]:
-    """Names of timm's factory whose state a checkpoint can hold."""
+    """Return the names of timm's optimizers whose state a checkpoint can hold, such as "muon"."""
     from timm.optim import list_optimizers
 
     return tuple(name for name in map(str, list_optimizers()) if not name.startswith(LEFT_OUT))
 
 
 def make(weights: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimizer:
-    """The optimizer that timm's factory makes of a list of weights."""
+    """Return the optimizer that the recipe names, made by timm's factory for a list of weights."""
     from timm.optim import create_optimizer_v2, get_optimizer_class
 
     name = suffix(recipe.optimizer)
@@ -46,11 +47,11 @@ def make(weights: Sequence[nn.Parameter], recipe: Recipe) -> torch.optim.Optimiz
 
 
 USUAL_RATES = {"muon": 10.0, "nmuon": 10.0, "lion": 0.1, "sgd": 30.0, "momentum": 30.0, "sgdw": 30.0, "lamb": 5.0}
-"""Over AdamW's, as their authors or timm's recipes use them; about AdamW's where nothing is said."""
+"""Optimizer -> its usual learning rate divided by AdamW's, from its authors or from timm's recipes; 1 for others."""
 
 
 def usual_rate(recipe: Recipe) -> float:
-    """The rate at which a search begins, as a multiple of AdamW's."""
+    """Return the learning rate at which a search begins, as a multiple of AdamW's."""
     return USUAL_RATES.get(suffix(recipe.optimizer), 1.0)
 
 

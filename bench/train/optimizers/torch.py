@@ -25,7 +25,7 @@ takes all weights), is no optimizer, needs the gradients of the whole set, or ta
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of the classes in torch.optim that take the weights of any network."""
+    """Return the names of the classes in torch.optim that take the weights of any network, such as "NAdam"."""
     from torch import optim
 
     classes = {name: value for name, value in vars(optim).items() if inspect.isclass(value)}

@@ -1,4 +1,5 @@
-"""All budgets share one training with the recipe's decay, and each cools down from it (Hägele et al. 2024)."""
+"""All budgets share one training (the trunk) with the recipe's decay, from which the learning rate is cooled down to
+zero for each (Hägele et al. 2024)."""
 
 from bench.train.schedules.schedule import Schedule
 

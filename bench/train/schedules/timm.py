@@ -22,7 +22,7 @@ def names() -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _scheduler(name: str, steps: int) -> Scheduler:
-    """Return timm's scheduler for a peak learning rate of 1 and this number of steps."""
+    """Return timm's scheduler of this name ("cosine", …), for a peak learning rate of 1 and a number of steps."""
     import torch
     from timm import scheduler
 
@@ -38,7 +38,12 @@ def _scheduler(name: str, steps: int) -> Scheduler:
 
 
 def factor(recipe: Recipe, done: int, steps: int) -> float:
-    """Return timm's learning rate after `done` of `steps` updates, as a multiple of its peak."""
+    """Return the learning rate of timm's schedule as a multiple of its peak.
+
+    Args:
+        done: steps done since the warm-up.
+        steps: steps from the end of the warm-up to the end of the budget.
+    """
     (value,) = _scheduler(suffix(recipe.schedule), steps)._get_lr(done)
     return float(value)
 

@@ -1,4 +1,4 @@
-"""Stripes of four directions."""
+"""A data set of drawn stripes in four directions, which are its classes."""
 
 import numpy as np
 

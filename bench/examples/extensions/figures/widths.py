@@ -1,4 +1,4 @@
-"""Accuracy against width."""
+"""A figure of accuracy against the width of perceptrons."""
 
 import pandas as pd
 import seaborn.objects as so

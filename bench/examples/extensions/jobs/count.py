@@ -1,4 +1,4 @@
-"""Counts a model's parameters."""
+"""A job that counts a model's parameters and trains nothing."""
 
 from bench.cost import flops
 from bench.execute.jobs.job import Job, data_facts, execution, model_facts

@@ -1,4 +1,4 @@
-"""The Brier score as a loss: squared distance between the predicted probabilities and the label."""
+"""The Brier score as a loss: the squared distance between the predicted probabilities and the label's."""
 
 from bench.train.losses.loss import Loss, targets_of
 

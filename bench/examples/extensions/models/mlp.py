@@ -1,4 +1,4 @@
-"""Multi-layer perceptrons on pixels."""
+"""A model family: multi-layer perceptrons on pixels."""
 
 from vit.model_family import ModelFamily
 

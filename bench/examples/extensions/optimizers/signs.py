@@ -1,4 +1,5 @@
-"""Sign descent: every weight moves by the learning rate against the sign of its gradient; decoupled weight decay."""
+"""An optimizer, sign descent: every weight moves by the learning rate against the sign of its gradient, with decoupled
+weight decay."""
 
 from bench.train.optimizers.optimizer import Optimizer
 

@@ -1,4 +1,4 @@
-"""Does a wider perceptron do better?"""
+"""A question: does a wider perceptron do better?"""
 
 from bench.analysis import wording
 from bench.analysis.comparisons import Pair, compare, mean_finding

@@ -1,4 +1,4 @@
-"""Perceptrons on stripes."""
+"""A suite that trains perceptrons on stripes."""
 
 from typing import Any
 
