@@ -147,7 +147,8 @@ def _panel(
         "ax": axes,
     }
     for kind, dash in (("fitted", "-"), ("extrapolated", _style.EXTRAPOLATED)):
-        sns.lineplot(_joined(table, kind), **style, linestyle=dash, linewidth=1.8, estimator=None, zorder=2)
+        if not (along := _joined(table, kind)).empty:  # seaborn warns of a palette without points
+            sns.lineplot(along, **style, linestyle=dash, linewidth=1.8, estimator=None, zorder=2)
     if (table["kind"] == "run").any():
         sns.scatterplot(table[table["kind"] == "run"], **style, s=12, alpha=0.45, linewidth=0, zorder=2.5)
     frontier = table[table["kind"] == "frontier"]
