@@ -477,15 +477,14 @@ def test_a_figure_that_fails_is_named_and_the_report_is_written(tmp_path: Path, 
     for name, code in plugins.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(code)
-    monkeypatch.setenv(registry.PLUGINS, str(tmp_path))
-    registry.forget()
-    try:
+    with monkeypatch.context() as changed:
+        changed.setenv(registry.PLUGINS, str(tmp_path))
+        registry.forget()
         world = small_world()
         world.sizes, world.seeds = (30_000,), (0,)
         write([replace(record, suite="unlucky") for record in world.records()], tmp_path / "results")
         paths = report.build(tmp_path / "results", suite="unlucky")
-    finally:
-        registry.forget()
+    registry.forget()  # once the folder is named no more, else the next reader keeps its names
     page = " ".join(Page(paths.html.read_text()).words)
     for words in (page, printed(paths, width=400), paths.markdown.read_text().replace("\\", "")):
         assert "Not drawn: One of mine (KeyError: 'gone', no_such_column.py, line 4)." in words
