@@ -214,6 +214,21 @@ class BeginsLater(Item):
     at: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class BestAbsent(Item):
+    """A family's best model, which was not trained as far as the other models: at larger compute none of these is as
+    good as it was, so the family has no representative there.
+
+    Attributes:
+        family, model: names of the family and of its best model.
+        places: compute, in FLOP, at which the family was therefore not compared.
+    """
+
+    family: str
+    model: str
+    places: tuple[float, ...]
+
+
 # -- a finding ---------------------------------------------------------------------------------------------------------
 
 

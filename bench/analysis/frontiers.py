@@ -6,6 +6,10 @@ possible error of interpolation is part of the interval. A run that ended at les
 budget, because the other side may have spent twice as much. Published networks have one budget each, so they are also
 counted at all larger budgets; an answer that rests on this says so.
 
+If a family's best model was not trained up to a budget, and the models that were are worse there than that one was
+before, by more than chance, the family has no representative at this budget: more compute spent on its best model would
+have given more. Such a budget is left out, because the gap there would be that of the study's design.
+
 The maximum of several noisy scores is biased upwards (winner's curse). If repeated training shows how large the noise
 is, every best score is corrected for this. Two models are compared as two families with one model each.
 """
@@ -25,7 +29,7 @@ from bench.analysis.budgets import ONE_BUDGET, one_budget
 from bench.analysis.comparisons import Gap, SizeCurve, below_pixels, unreplicated_noise
 from bench.analysis.contrast import contrast, slope_weights
 from bench.analysis.evidence import Evidence, Point, Series
-from bench.analysis.finding import BeginsLater, Reason, TrendPoint, Verdict
+from bench.analysis.finding import BeginsLater, BestAbsent, Reason, TrendPoint, Verdict
 from bench.stats import interpolation
 from bench.stats.intervals import SEEDS, UNBOUNDED, Estimate, Samples, mix, seed_error
 from bench.stats.levels import p_value
@@ -72,6 +76,7 @@ class Gaps:
         corrected: whether scores were corrected for picking the best model.
         paired: whether test images were compared one by one.
         begins: if the range begins above the smallest common x, the families that have not begun to learn below it.
+        absent: the best models of a family that were not trained to some of the budgets, which were left out.
         carried: whether models also count at budgets larger than their own (published networks).
         slope: change of the gap per tenfold x by least squares; None for a single x.
     """
@@ -83,6 +88,7 @@ class Gaps:
     corrected: bool
     paired: bool = False
     begins: BeginsLater | None = None
+    absent: tuple[BestAbsent, ...] = ()
     carried: bool = False
     slope: Estimate | None = None
 
@@ -221,8 +227,36 @@ def along_compute(
     places = np.geomspace(low, high, BUDGETS) if low * MIN_RANGE_FACTOR <= high else np.array([high])
     carried = evidence.published
     best = [partial(_readings, evidence, side, measure, carried=carried) for side in (first, second)]
-    gaps = _gaps(evidence, places, *names, measure, best)
-    return gaps and replace(gaps, carried=carried)
+    absent: dict[tuple[str, str], list[float]] = {}
+    for x in () if carried else places.tolist():
+        for name, side, at in zip(names, (first, second), best, strict=True):
+            if model := _best_absent(evidence, side, measure, x, at(x)):
+                absent.setdefault((name, model), []).append(x)
+    left_out = {x for found in absent.values() for x in found}
+    gaps = _gaps(evidence, [x for x in places.tolist() if x not in left_out], *names, measure, best)
+    missed = tuple(BestAbsent(family=f, model=m, places=tuple(found)) for (f, m), found in absent.items())
+    return gaps and replace(gaps, carried=carried, absent=missed)
+
+
+def _best_absent(
+    evidence: Evidence, side: Sequence[Series], measure: str, flops: float, rivals: Sequence[Rival]
+) -> str:
+    """Return the name of a side's best model at less compute, if its training ended before `flops` and the best model
+    of the side at `flops` is less accurate than that one was, by more than chance; else "".
+
+    Chance is allowed for, because leaving out the budgets at which a family happened to score low would favour it.
+
+    Args:
+        rivals: the models of the side at `flops`, with their scores.
+    """
+    ended = [
+        (Reading(label=series.label, parts=((1.0, series.last),)), score)
+        for series in side
+        if series.last.train_flops * ONE_BUDGET < flops and (score := evidence.samples(series.last, measure))
+    ]
+    now, before = (_best(evidence, models, measure) for models in (rivals, ended))
+    made = _sum(evidence, [(1.0, now[0], before[0])], measure) if now and before else None
+    return before[0].label if before and made and made[0].high < 0 else ""
 
 
 def at_images(evidence: Evidence, curves: Sequence[SizeCurve], first: str, second: str, measure: str) -> Gaps | None:

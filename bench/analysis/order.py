@@ -58,7 +58,7 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
         subject=(gaps.first, gaps.second),
         verdict=decided,
         reasons=(*why, *([Reason.BEGINS_LATER] if gaps.begins else [])),
-        evidence=(gaps.begins,) if gaps.begins else (),
+        evidence=(*((gaps.begins,) if gaps.begins else ()), *gaps.absent),
         leader=leader,
         main=main,
         axis=axis,
@@ -75,7 +75,8 @@ def finding_of(question: str, axis: Axis, gaps: Gaps, *, main: bool) -> Finding:
 
 def say(f: Finding) -> list[str]:
     below = [f"{text}." for text in wording.below_pixels(f)]
-    return [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}.", *below] if f.trend else []
+    said = [f"{f.subject[0]} minus {f.subject[1]}: {wording.trend(f)}.", *below] if f.trend else []
+    return [*said, *wording.absent(f)]
 
 
 def sentence(f: Finding) -> str:

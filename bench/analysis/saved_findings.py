@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.analysis.finding import BeginsLater, Difference, Finding, Item, LawDeviation, SeveralModels
+from bench.analysis.finding import BeginsLater, BestAbsent, Difference, Finding, Item, LawDeviation, SeveralModels
 from bench.analysis.question import load
 from bench.core.errors import UserError
 from bench.core.files import read_whole
@@ -17,7 +17,8 @@ from bench.store.records import build, check_schema
 
 NAME = "findings.json"
 SCHEMA = 3
-SHARED: Mapping[str, type[Item]] = {kind.KIND: kind for kind in (Difference, LawDeviation, SeveralModels, BeginsLater)}
+SHARED_KINDS = (Difference, LawDeviation, SeveralModels, BeginsLater, BestAbsent)
+SHARED: Mapping[str, type[Item]] = {kind.KIND: kind for kind in SHARED_KINDS}
 """Classes of evidence that findings of several questions hold, by their name in JSON. A question may have more."""
 
 

@@ -12,6 +12,7 @@ from bench.analysis.finding import (
     TREND_POINTS,
     Axis,
     BeginsLater,
+    BestAbsent,
     Difference,
     Finding,
     Item,
@@ -274,6 +275,15 @@ def begins(f: Finding) -> str:
         return ""
     verb = "has" if len(late.families) == 1 else "have"
     return f"below {flops(late.at)} {join(late.families)} {verb} not begun to learn"
+
+
+def absent(f: Finding) -> list[str]:
+    """Return a sentence for each best model of a family that was not trained to some of the budgets."""
+    return [
+        f"Not compared at {join([flops(x) for x in item.places])}: {item.model}, until then the best {item.family}, "
+        "was not trained so far, and no other is as good there."
+        for item in every(f, BestAbsent)
+    ]
 
 
 def below_pixels(f: Finding) -> list[str]:

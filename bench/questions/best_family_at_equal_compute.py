@@ -6,8 +6,8 @@ Findings:
         (`Reason.CHANGES`), so that only the trend is meaningful.
     trend: the gap at every budget.
     leader: the family that is ahead.
-    evidence: `BeginsLater`, if a family has not begun to learn at the smallest budgets; `OtherRates`, if other learning
-        rates were trained.
+    evidence: `BeginsLater`, if a family has not begun to learn at the smallest budgets; `BestAbsent`, if a family's
+        best model was not trained to the largest; `OtherRates`, if other learning rates were trained.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _best_finding(found: UnderRates) -> Finding:
         n=counts(mean, steps=len(gaps.gaps)),
         excluded=mean.excluded,
         margin=unreplicated_noise(gaps.accuracy) if Reason.UNREPLICATED in why else None,
-        evidence=(*((gaps.begins,) if gaps.begins else ()), *_choices(found)),
+        evidence=(*((gaps.begins,) if gaps.begins else ()), *gaps.absent, *_choices(found)),
     )
 
 
@@ -110,7 +110,7 @@ def say(f: Finding) -> list[str]:
             f"With other learning rates that could have been chosen, {signed(other.least)} to {signed(other.greatest)} "
             "points along the range; the interval holds these too."
         )
-    return [*said, *(f"{text}." for text in wording.below_pixels(f))]
+    return [*said, *(f"{text}." for text in wording.below_pixels(f)), *wording.absent(f)]
 
 
 def _said(f: Finding) -> tuple[tuple[TrendPoint, ...], str]:

@@ -226,6 +226,11 @@ def test_no_run_is_carried_on_beyond_its_end() -> None:
     beyond = max(high for _, high in spent.values())
     vits = [s for s in series if s.family == "ViT"]
     best = next(s.last for s in vits if s.label == "ViT-nano/7")
+    (absent,) = gaps.absent
+    assert (absent.family, absent.model) == ("ViT", "ViT-nano/7")
+    assert min(absent.places) > max(gap.x for gap in gaps.gaps) >= best.train_flops / 2
+    found = answer(evidence, "best family at equal compute", "ViT", "ResNet")
+    assert absent in found.evidence and question_of(found).say(found)[-1].endswith("no other is as good there.")
     held = frontiers.best_within(evidence, vits, HEADLINE, beyond)  # a curve of bests within a budget holds it
     assert held == pytest.approx(evidence.estimate(best, HEADLINE).value)  # type: ignore[union-attr]
 
