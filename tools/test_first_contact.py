@@ -63,7 +63,7 @@ def test_commands_and_what_is_carried_are_within_the_limits_of_a_lent_machine():
     if tracked.returncode:
         pytest.skip("no checkout")
     sizes = [path.stat().st_size for name in tracked.stdout.split("\0") if (path := PROJECT / name).is_file()]
-    assert sum(sizes) < 58 << 20  # of 64 MiB; the wheels are one
+    assert sum(sizes) < 48 << 20  # of 64 MiB; the wheels are one
 
 
 @pytest.mark.parametrize("rehearsal", [True, False])

@@ -14,7 +14,7 @@ from bench.core.errors import UserError, unknown
 MAX_UNREADABLE = 0.001  # fraction of all images; a copy of a set with more unreadable images counts as damaged
 GROUPS = "VIT_BENCH_GROUPS"  # the environment variable that names a file of groups (`bench.data.groups`) for workers
 LABELS = "VIT_BENCH_LABELS"  # the environment variable with a table of labels and its columns (`bench.data.labels`)
-ROLES = ("file", "label", "labels", "split", "group")  # what a column of a table of labels can hold
+ROLES = ("file", "label", "labels", "split", "group")  # columns of a table of labels have these roles
 ALLOWED = "VIT_BENCH_MAX_UNREADABLE"  # the environment variable that replaces MAX_UNREADABLE, such as "5%"
 
 

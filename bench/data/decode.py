@@ -241,7 +241,7 @@ def head(data: bytes | np.ndarray) -> tuple[int, int, int] | None:
     try:
         with Image.open(io.BytesIO(data), formats=OWN_FORMATS) as image:
             return image.height, image.width, 1 if image.mode in GREY else 3
-    except Exception:  # of any kind; unreadable images are counted when they are decoded
+    except Exception:  # decoders raise any kind; unreadable images are counted when they are decoded
         return None
 
 

@@ -299,7 +299,7 @@ def check(points: Points, form: Form) -> None:
 
 
 def _natural(form: Form, theta: np.ndarray, scale: np.ndarray) -> Mapping[str, float]:
-    with np.errstate(over="ignore", invalid="ignore"):  # where y does not depend on x, the scale of x is undetermined
+    with np.errstate(over="ignore", invalid="ignore"):  # the scale of x is undetermined if y does not depend on x
         return form.natural(theta, scale)
 
 

@@ -284,7 +284,7 @@ def main(argv: list[str] | None = None) -> int:
     precision.set_up(threads=options.threads)
     with answers_only() as answers:
         questions = json.load(sys.stdin)
-        for step in (_counted, answer):  # what cannot be built is reported before anything is measured
+        for step in (_counted, answer):  # a model that cannot be built is reported before any is measured
             for key, question in list(questions.items()):
                 cell = cell_from_json(question["cell"])
                 try:

@@ -20,7 +20,7 @@ from bench.store.checkpoints import MAX_KEPT
 from bench.study import registry
 from bench.study.cell import Cell, Recipe
 
-FLOAT_BYTES = 4  # of a float32 number
+FLOAT_BYTES = 4  # bytes per float32 number
 MEMORY_MARGIN = 1.5  # memory that a worker requests, divided by the memory that a plan expects
 GPU_PROCESS_BYTES = 8 << 30  # bytes of a process with CUDA's libraries and a compiler
 CORES_BESIDE_GPU: Mapping[Tier, int] = {"resident": 4, "mapped": 8, "streamed": 16}  # per process

@@ -32,7 +32,7 @@ BANDS = (("one_run", 0.09), ("total", 0.22))  # opacity of the bands of one more
 OPACITY_BEYOND = 0.5  # factor on both opacities beyond the runs
 LOG_SPAN = 1.5  # largest over smallest y, from which on y has a logarithmic axis
 NARROW, WIDE = 5.0, 7.0  # inches below which there is no room for labels at the laws' ends; for a legend of two columns
-TITLE_SIZE, LETTERS = 12.0, 130.0  # of a title: points on the page; letters per inch at a size of one point
+TITLE_SIZE, LETTERS = 12.0, 130.0  # points on the page; letters per inch at one point
 
 
 def save(result: Mapping[str, Any], path: Path, *, style: Style = PAGE, record: bool = False) -> None:

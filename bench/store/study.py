@@ -517,6 +517,6 @@ class Study:
         files.remove_leftovers(self.path)
         if not (self.path / STORE_FILE).exists():
             new = {"schema": SCHEMA_VERSION, "token": secrets.token_hex(16)}
-            with contextlib.suppress(FileExistsError):  # of two runs that begin at once, one writes the file
+            with contextlib.suppress(FileExistsError):  # one of two runs that begin at once writes the file
                 files.write_new(self.path / STORE_FILE, files.sealed(new))
         files.make_directory(self.cells_path)

@@ -26,7 +26,7 @@ below what large models reach at 224 px."""
 OTHER_UTILISATION = 0.10  # the same for a family that is not in the table
 TRAINING_SHARE = 0.75  # fraction of the hours that is training; the rest is evaluation, starts and opening of data
 MIN_BUDGET_SHARE = 0.25  # the largest model is left out rather than cut budgets below this fraction
-ASSUMED_CLASSES = 1_000  # of the head, when FLOPs are counted
+ASSUMED_CLASSES = 1_000  # classes of the head that FLOPs are counted with
 ALLOWED_HOURS = (0.05, 10_000.0)  # least and most
 
 

@@ -261,7 +261,10 @@ def _picture(
         for family, theirs in quoted[quoted["measure"] == measure].groupby("family", sort=False):
             axes.scatter(theirs["x"], 100 * theirs["accuracy"], **_published_look(str(family), families))
         scale_x(axes, axis, list(table["x"].dropna()), room=_room(own, axis) if single else 0.0)
-        axes.set_title("" if single and measure != HEADLINE else title(evidence, measure, points), loc="left")
+        axes.set_title(
+            "" if single and measure != HEADLINE else _style.wrapped(title(evidence, measure, points), columns),
+            loc="left",
+        )
         axes.set_ylabel(y_label(evidence, measure))
     drawn = any(line.get_linestyle() == "--" for axes in panels.values() for line in axes.get_lines())
     _style.legend(figure, _handles(evidence, table, families, quoted, untrained=drawn))
@@ -386,6 +389,9 @@ def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]
         axes.axhspan(100 * row.low, 100 * row.high, color="#000000", alpha=0.06, linewidth=0, zorder=0)
         axes.axhline(100 * row.accuracy, **_style.PIXELS, zorder=1)
     low, high = axes.get_ylim()
+    pixels = 100 * table.loc[table["kind"] == "raw pixels", ["accuracy", "low"]]
+    near = pixels[pixels["accuracy"] > low - 0.25 * (high - low)]
+    foot = min([low, *near["low"]])  # no text may cover the line of raw pixels
     below = []
     for row in table[table["kind"] == "untrained"].itertuples():
         value = 100 * row.accuracy
@@ -397,7 +403,7 @@ def _lines_of_baselines(axes: Axes, table: pd.DataFrame, families: Sequence[str]
         )
         axes.set_ylim(bottom=min(axes.get_ylim()[0], value - 0.03 * (high - low)))
     if below:
-        axes.set_ylim(bottom=low - 0.2 * (high - low))
+        axes.set_ylim(bottom=foot - 0.2 * (high - low))
         text = f"untrained, below:\n{', '.join(below)}"
         said = axes.text(
             0.02,

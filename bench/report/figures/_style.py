@@ -84,6 +84,8 @@ TEXT_SIZES = (
 SENTENCE_SIZE = 11.5  # points on the page: size of the sentence above a figure
 LETTER_WIDTH = 0.66  # width of a bold letter over its size
 LABEL_SIZE = 8.5  # points on the page: size of a name beside a point
+TITLE_LETTER = 0.55  # width of a letter of a title, as a fraction of its size
+AXIS_ROOM = 0.5  # inches beside a panel, for ticks and their labels
 MIN_LINE_LETTERS = 8  # fewest letters in a line of a label that is broken into lines
 BEHIND_TEXT: dict[str, Any] = {"facecolor": "white", "alpha": 0.7, "linewidth": 0, "pad": 0.4}
 NAME_GAP = 3  # fewest pixels between two names
@@ -282,6 +284,16 @@ def key(axes: Axes, colours: Mapping[str, Any]) -> None:
         return _covered(made.get_window_extent(), points)
 
     made.set_loc(min(PLACES, key=covered))
+
+
+def wrapped(title: str, columns: int) -> str:
+    """Return a panel's title in lines that its panel has room for, if `columns` panels stand beside each other."""
+    room = current().width / columns - AXIS_ROOM if columns > 1 else current().single[0]
+    return textwrap.fill(
+        title,
+        max(MIN_LINE_LETTERS, int(72 * room / (TITLE_LETTER * text(THEME["axes.titlesize"])))),
+        break_on_hyphens=False,
+    )
 
 
 def wrap_labels(figure: Figure) -> None:
