@@ -13,7 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import CodeType, ModuleType
 
-HOMES = [str(folder) for folder in Path(__file__).resolve().parents[1:4:2]]  # the parents of `bench` in an installation and in a checkout
+# The parents of `bench` in an installation and in a checkout.
+HOMES = [str(folder) for folder in Path(__file__).resolve().parents[1:4:2]]
 
 
 class SameModule(MetaPathFinder, Loader):

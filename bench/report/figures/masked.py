@@ -10,7 +10,8 @@ from bench.report.figures.figure import Drawing, Figure, NothingToDraw
 
 TITLE = "Masked patch prediction"
 WAYS = {"scratch": "None", "masked": "Masked", "labels": "Labels"}
-TARGETS = {"mean": "mean colour", "small": "4 × 4 colours", "pixels": "pixels"}  # target of the prediction -> its name (appendix B.1.2)
+# Target of the prediction -> its name (appendix B.1.2).
+TARGETS = {"mean": "mean colour", "small": "4 × 4 colours", "pixels": "pixels"}
 UNTRAINED = (
     "Fine-tuned at equal compute: without pre-training, fine-tuning takes longer by as many images. The few-shot probe "
     "trains no network: there “None” is the untrained one."
